@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/benchmark_bridge.hpp"
+
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <sstream>
+#include <stdexcept>
+
+namespace mage {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// The counter by which a finished run finds its step again; the row does not keep it.
+constexpr const char* join_key = "mage_step";
+
+// The library marks a run without a time as error_occurred up to 1.7 and as skipped from 1.8 on.
+template <class Run>
+bool has_time(const Run& run) {
+  if constexpr (requires { run.error_occurred; })
+    return !run.error_occurred;
+  else
+    return !static_cast<bool>(run.skipped);
+}
+
+/// What the library's own JSON reporter writes for these runs: a row is theirs, so that upstream's tools read it.
+Json upstream_json(const benchmark::BenchmarkReporter::Context& context,
+                   const std::vector<benchmark::BenchmarkReporter::Run>& runs) {
+  std::ostringstream text;
+  std::ostringstream errors;
+  benchmark::JSONReporter reporter;
+  reporter.SetOutputStream(&text);
+  reporter.SetErrorStream(&errors);
+  reporter.ReportContext(context);
+  if (!runs.empty()) reporter.ReportRuns(runs);
+  reporter.Finalize();
+  auto json = Json::parse(text.str(), nullptr, false);
+  if (json.is_discarded())
+    throw std::runtime_error{"Google Benchmark wrote a row that is not JSON: " + text.str()};
+  return json;
+}
+
+class Reporter final : public benchmark::BenchmarkReporter {
+ public:
+  Reporter(const std::vector<BridgeStep>& steps, std::vector<std::optional<StepOutcome>>& outcomes,
+           const std::function<void(const Json&)>& on_context, const std::function<void(Json)>& on_row)
+      : steps_{steps}, outcomes_{outcomes}, on_context_{on_context}, on_row_{on_row} {}
+
+  bool ReportContext(const Context& context) override {
+    context_ = &context;
+    on_context_(upstream_json(context, {}).at("context"));
+    return true;
+  }
+
+  void ReportRuns(const std::vector<Run>& runs) override {
+    for (const auto& run : runs)
+      if (has_time(run)) report(run);
+  }
+
+ private:
+  void report(Run run) {
+    const auto key = run.counters.find(join_key);
+    if (key == run.counters.end()) return;
+    const auto index = static_cast<std::size_t>(std::llround(key->second.value));
+    run.counters.erase(key);
+    auto& outcome = outcomes_.at(index);
+    if (!outcome) return;
+    const auto& step = steps_[index];
+    run.run_name.function_name = step.name;
+    run.run_name.args.clear();
+    run.run_name.iterations.clear();
+    run.run_name.time_type.clear();
+    run.family_index = step.fixture;
+    run.per_family_instance_index = 0;
+    run.repetition_index = step.round;
+    run.repetitions = step.rounds;
+    auto row = upstream_json(*context_, {run}).at("benchmarks").at(0);
+    row["samples_us"] = std::move(outcome->samples_us);
+    row["mage"] = std::move(outcome->block);
+    outcome.reset();
+    on_row_(std::move(row));
+  }
+
+  const std::vector<BridgeStep>& steps_;
+  std::vector<std::optional<StepOutcome>>& outcomes_;
+  const std::function<void(const Json&)>& on_context_;
+  const std::function<void(Json)>& on_row_;
+  const Context* context_ = nullptr;
+};
+
+}  // namespace
+
+void run_benchmarks(std::vector<BridgeStep> steps, const std::function<void(const Json&)>& on_context,
+                    const std::function<void(Json)>& on_row) {
+  // The context needs a program's name; the user's flags were read and checked before, by parse_options().
+  char name[] = "mage_bench";
+  char* arguments[] = {name, nullptr};
+  int count = 1;
+  benchmark::Initialize(&count, arguments);
+
+  std::vector<std::optional<StepOutcome>> outcomes(steps.size());
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const auto full_name = fmt::format("{}/round:{}", steps[i].name, steps[i].round);
+    auto* registered = benchmark::RegisterBenchmark(full_name.c_str(), [&steps, &outcomes, i](benchmark::State& state) {
+      for ([[maybe_unused]] auto _ : state) {
+        outcomes[i] = steps[i].run();
+        if (!outcomes[i]) {
+          state.SkipWithError("no time");
+          break;
+        }
+        state.SetIterationTime(outcomes[i]->median_us * 1e-6);
+        for (const auto& [key, value] : outcomes[i]->counters)
+          if (std::isfinite(value)) state.counters[key] = value;
+        state.counters[join_key] = static_cast<double>(i);
+      }
+    });
+    registered->Iterations(1)->UseManualTime()->Unit(benchmark::kMicrosecond);
+  }
+  Reporter reporter{steps, outcomes, on_context, on_row};
+  benchmark::RunSpecifiedBenchmarks(&reporter, nullptr, ".");
+  benchmark::Shutdown();
+}
+
+bool benchmark_library_is_debug(const Json& context) {
+  const auto type = context.find("library_build_type");
+  return type != context.end() && *type == "debug";
+}
+
+}  // namespace mage

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/console.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <map>
+#include <set>
+
+#include "mage_bench/case.hpp"
+
+namespace mage {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string join(const Json& list) {
+  std::string text;
+  for (const auto& item : list) text += (text.empty() ? "" : " ") + item.get<std::string>();
+  return text;
+}
+
+std::string microseconds(const Json& value) {
+  if (value.is_null()) return "-";
+  const auto us = value.get<double>();
+  return us < 100 ? fmt::format("{:.3f}", us) : fmt::format("{:.1f}", us);
+}
+
+std::string interval(const Json& value) {
+  return value.is_null() ? "-" : fmt::format("[{}, {}]", microseconds(value[0]), microseconds(value[1]));
+}
+
+std::string rate(const Json& value) {
+  return value.is_null() ? "-" : fmt::format("{:.{}f}", value.get<double>(), value.get<double>() < 100 ? 2 : 0);
+}
+
+}  // namespace
+
+Console::Console(Color color) : terminal_{::isatty(STDERR_FILENO) == 1} {
+  color_ = color == Color::yes || (color == Color::automatic && ::isatty(STDOUT_FILENO) == 1);
+}
+
+std::string Console::paint(const std::string& text, const char* code) const {
+  return color_ ? fmt::format("\033[{}m{}\033[0m", code, text) : text;
+}
+
+void Console::clear_progress() {
+  if (!progress_shown_) return;
+  fmt::print(stderr, "\r\033[K");
+  progress_shown_ = false;
+}
+
+void Console::line(const std::string& text) {
+  clear_progress();
+  fmt::print("{}\n", text);
+  std::fflush(stdout);
+}
+
+void Console::complain(const std::string& text) {
+  clear_progress();
+  fmt::print(stderr, "mage_bench: {}\n", text);
+}
+
+void Console::progress(int done, int total, double seconds_left, const std::string& now) {
+  if (!terminal_) return;
+  const auto left = seconds_left < 0 ? std::string{} : fmt::format(", {:.0f} s left", seconds_left);
+  fmt::print(stderr, "\r\033[K[{}/{}{}] {}", done, total, left, now);
+  std::fflush(stderr);
+  progress_shown_ = true;
+}
+
+void Console::table(const std::string& title, const std::vector<Json>& aggregates) {
+  clear_progress();
+  std::size_t width = 20;
+  for (const auto& row : aggregates) width = std::max(width, row.at("name").get<std::string>().size());
+  fmt::print("{}\n", paint(title, "1"));
+  fmt::print("{:<{}} {:>10} {:>22} {:>8} {:>8} {:>8}  {}\n", "benchmark", width, "median us", "95 % interval", "floor",
+             "GB/s", "TFLOP/s", "flags");
+  for (const auto& row : aggregates)
+    fmt::print("{:<{}} {:>10} {:>22} {:>8} {:>8} {:>8}  {}\n", row.at("name").get<std::string>(), width,
+               microseconds(row.at("median_us")), interval(row.at("interval95_us")), microseconds(row.at("floor_us")),
+               rate(row.at("gbytes_per_s")), rate(row.at("tflops")), paint(join(row.at("flags")), "33"));
+  std::fflush(stdout);
+}
+
+void Console::without_time(const Json& unavailable, const Json& failed) {
+  clear_progress();
+  std::map<std::string, std::set<std::string>> variants;
+  std::map<std::string, int> rows;
+  for (const auto& entry : unavailable) {
+    const auto group = fmt::format("{}: {}", entry.at("status").get<std::string>(), entry.at("reason").get<std::string>());
+    const auto name = parse_name(entry.at("name").get<std::string>());
+    if (name) variants[group].insert(name->family + "/" + name->variant);
+    rows[group] += 1;
+  }
+  for (const auto& [group, names] : variants) {
+    std::string list;
+    for (const auto& name : names) list += (list.empty() ? "" : ", ") + name;
+    fmt::print("{} ({} rows of {})\n", paint(group, "33"), rows[group], list);
+  }
+  for (const auto& entry : failed)
+    fmt::print("{} {}: {}\n", paint(entry.at("status").get<std::string>(), "1;31"), entry.at("name").get<std::string>(),
+               entry.at("reason").get<std::string>());
+  std::fflush(stdout);
+}
+
+std::string describe_plan(const Plan& plan, const Options& options) {
+  std::string text = fmt::format("{} fixtures, {} of them runnable here, {} rounds in all; seed {}{}\n",
+                                 plan.fixtures.size(), plan.runnable(), plan.steps(), options.seed,
+                                 plan.balanced ? "" : "; order NOT balanced: rounds are no multiple of the design");
+  for (const auto& problem : plan.problems) {
+    const auto operands = problem.family->operands(problem.problem);
+    text += fmt::format("\n{}/{}: {} bytes on the device, {} on the host; {} steps\n", problem.family->name(),
+                        problem.problem.name, Case::device_bytes(operands), Case::host_bytes(operands),
+                        problem.steps.size());
+    for (const int index : problem.fixtures) {
+      const auto& fixture = plan.fixtures[static_cast<std::size_t>(index)];
+      if (fixture.status == Status::ok)
+        text += fmt::format("  {}  rounds {}\n", fixture.name, plan.rounds[static_cast<std::size_t>(index)]);
+      else
+        text += fmt::format("  {}  {}: {}\n", fixture.name, to_string(fixture.status), fixture.detail);
+    }
+    text += "  order:";
+    for (const auto& step : problem.steps) {
+      const auto& fixture = plan.fixtures[static_cast<std::size_t>(step.fixture)];
+      if (step.position == 0) text += fmt::format("\n    round {} {}:", step.round, to_string(fixture.mode));
+      text += " " + fixture.variant->name;
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+std::string list_fixtures(const std::vector<Fixture>& fixtures, ListFormat format) {
+  if (format == ListFormat::text) {
+    std::string text;
+    for (const auto& fixture : fixtures) text += fixture.name + '\n';
+    return text;
+  }
+  Json list = Json::array();
+  for (const auto& fixture : fixtures) {
+    const auto& variant = *fixture.variant;
+    Json entry;
+    entry["name"] = fixture.name;
+    entry["family"] = variant.family;
+    entry["variant"] = variant.name;
+    entry["problem"] = fixture.problem.name;
+    entry["mode"] = to_string(fixture.mode);
+    entry["source"] = variant.source;
+    entry["skipped"] = variant.skipped ? Json(to_string(*variant.skipped)) : Json(nullptr);
+    if (!variant.skipped) {
+      entry["accepts"] = accepts(variant, fixture.problem);
+      entry["parent"] = variant.parent;
+      entry["note"] = variant.note;
+      entry["provider"] = variant.provider;
+      entry["min_cc"] = variant.min_cc;
+      entry["deterministic"] = variant.deterministic;
+    }
+    const auto work = fixture.family->work(fixture.problem);
+    entry["flops"] = work.flops;
+    entry["bytes_read"] = work.bytes_read;
+    entry["bytes_written"] = work.bytes_written;
+    entry["tolerance"] = fixture.family->tolerance(fixture.problem);
+    list.push_back(std::move(entry));
+  }
+  return list.dump(1) + '\n';
+}
+
+std::string what_exists(const Options& options, const Machine& machine) {
+  Options everything = options;
+  everything.filter = ".";
+  std::string text = fmt::format("no benchmark matches --benchmark_filter={}", options.filter);
+  if (options.modes.size() != all_modes.size()) text += " in the modes given";
+  text += ". There are:\n";
+  for (const auto* family : families()) {
+    std::set<std::string> variants;
+    std::set<std::string> problems;
+    for (const auto& fixture : select_fixtures(everything, machine)) {
+      if (fixture.family != family) continue;
+      variants.insert(fixture.variant->name);
+      problems.insert(fixture.problem.name);
+    }
+    text += fmt::format("  {}/{{{}}}/{{{}}}\n", family->name(), fmt::join(variants, ","), fmt::join(problems, ","));
+  }
+  return text + "Names are family/variant/problem/mode; --mage_list prints them all.\n";
+}
+
+}  // namespace mage

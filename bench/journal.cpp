@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/journal.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+namespace mage {
+
+Journal::Journal(std::string path) : path_{std::move(path)} {
+  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (descriptor_ >= 0) return;
+  const int error = errno;
+  if (error == EEXIST)
+    throw std::runtime_error{"the journal " + path_ +
+                             " exists: an earlier run did not end. Recover it with --mage_recover=" + path_ +
+                             ", or move it away"};
+  throw std::runtime_error{"cannot create the journal " + path_ + ": " + std::strerror(error)};
+}
+
+Journal::~Journal() {
+  if (descriptor_ >= 0) static_cast<void>(::close(descriptor_));
+}
+
+void Journal::append(const nlohmann::ordered_json& entry) {
+  const std::string line = entry.dump() + '\n';
+  std::size_t written = 0;
+  while (written < line.size()) {
+    const auto count = ::write(descriptor_, line.data() + written, line.size() - written);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0)
+      throw std::runtime_error{"cannot write the journal " + path_ + ": " + std::strerror(errno) +
+                               ". What stands in it up to here can be recovered with --mage_recover=" + path_};
+    written += static_cast<std::size_t>(count);
+  }
+}
+
+void Journal::remove() {
+  std::error_code ignored;
+  std::filesystem::remove(path_, ignored);
+}
+
+JournalContents read_journal(const std::string& path) {
+  std::ifstream file{path, std::ios::binary};
+  if (!file) throw std::runtime_error{"cannot read the journal " + path + ": " + std::strerror(errno)};
+  JournalContents contents;
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    const bool last = file.eof();  // getline met no newline
+    auto entry = nlohmann::ordered_json::parse(line, nullptr, false);
+    if (entry.is_discarded() || !entry.is_object() || !entry.contains("kind")) {
+      if (!last || number == 1)
+        throw std::runtime_error{path + ":" + std::to_string(number) + ": not a line of a mage_bench journal"};
+      contents.cut_off = true;
+      break;
+    }
+    contents.entries.push_back(std::move(entry));
+  }
+  if (contents.entries.empty() || contents.entries.front().at("kind") != "header")
+    throw std::runtime_error{path + ": not a mage_bench journal, or cut off before its first line ended"};
+  return contents;
+}
+
+}  // namespace mage

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The journal: one JSON object a line, flushed as it is written, so that a crash loses nothing that was measured.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace mage {
+
+class Journal {
+ public:
+  /// Creates `path`; an existing file is never appended to nor truncated. Throws std::runtime_error.
+  explicit Journal(std::string path);
+  ~Journal();
+  Journal(const Journal&) = delete;
+  Journal& operator=(const Journal&) = delete;
+
+  /// Writes one line to the operating system before it returns. Throws std::runtime_error on a full disk.
+  void append(const nlohmann::ordered_json& entry);
+  [[nodiscard]] const std::string& path() const { return path_; }
+  /// Once the store is safe, the journal has done its work.
+  void remove();
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+};
+
+struct JournalContents {
+  std::vector<nlohmann::ordered_json> entries;
+  bool cut_off = false;  ///< the last line was incomplete and was left out
+};
+/// Throws std::runtime_error where the file cannot be read, is no journal, or is broken before its last line.
+[[nodiscard]] JournalContents read_journal(const std::string& path);
+
+}  // namespace mage

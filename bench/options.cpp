@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <fmt/format.h>
+#include <regex>
+
+namespace mage {
+namespace {
+
+/// Flags of Google Benchmark that would break the protocol, by flag and by environment variable.
+struct Refused {
+  const char* flag;
+  const char* why;
+};
+constexpr std::array refused{
+    Refused{"benchmark_repetitions", "rounds are the independent unit and their order is balanced: use --mage_rounds"},
+    Refused{"benchmark_enable_random_interleaving",
+            "the library's shuffle is unseeded and unrecorded; rounds are already interleaved, see --mage_seed"},
+    Refused{"benchmark_min_time", "iterations are not grown until a time: use --mage_samples and --mage_round_budget"},
+    Refused{"benchmark_min_warmup_time", "each round settles the clock and warms the caches by its own protocol"},
+    Refused{"benchmark_report_aggregates_only", "every sample is kept; aggregates stand in the store's mage block"},
+    Refused{"benchmark_display_aggregates_only", "the console shows one row a fixture already"},
+    Refused{"benchmark_format", "the store is JSON and the console a table: read the store, or use --benchmark_out"},
+    Refused{"benchmark_out_format", "the store is Benchmark's JSON; another format would lose the samples"},
+    Refused{"benchmark_counters_tabular", "the console's columns are fixed; the counters stand in the store"},
+    Refused{"benchmark_perf_counters", "counters around a sample would change it: run ncu or perf around one benchmark"},
+    Refused{"benchmark_time_unit", "all times are microseconds, in the console and in the store"},
+    Refused{"benchmark_dry_run", "use --mage_dry_run"},
+};
+
+std::string environment_name(std::string_view flag) {
+  std::string name{flag};
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+  return name;
+}
+
+std::vector<TimingMode> parse_modes(const std::vector<std::string>& names) {
+  std::vector<TimingMode> modes;
+  for (const auto& name : names) {
+    const auto mode = parse_mode(name);
+    if (!mode)
+      throw CLI::ValidationError{"--mage_modes",
+                                 "'" + name + "' is no timing mode; choose from event, event_cold, batch, graph, "
+                                              "host, kernel"};
+    if (std::find(modes.begin(), modes.end(), *mode) == modes.end()) modes.push_back(*mode);
+  }
+  return modes;
+}
+
+std::map<std::string, std::string> parse_context(const std::vector<std::string>& pairs) {
+  std::map<std::string, std::string> context;
+  for (const auto& pair : pairs) {
+    const auto equals = pair.find('=');
+    if (equals == 0 || equals == std::string::npos)
+      throw CLI::ValidationError{"--benchmark_context", "'" + pair + "' is not of the form key=value"};
+    if (!context.emplace(pair.substr(0, equals), pair.substr(equals + 1)).second)
+      throw CLI::ValidationError{"--benchmark_context", "key '" + pair.substr(0, equals) + "' is given twice"};
+  }
+  return context;
+}
+
+void check_filter(const std::string& filter) {
+  try {
+    static_cast<void>(std::regex{filter.starts_with('-') ? filter.substr(1) : filter});
+  } catch (const std::regex_error& error) {
+    throw CLI::ValidationError{"--benchmark_filter", "'" + filter + "' is no regular expression: " + error.what()};
+  }
+}
+
+constexpr const char* description =
+    "mage_bench measures kernel variants: each is checked against a double-precision reference, timed in six modes\n"
+    "over balanced rounds, checked again on fresh inputs, and stored with every sample and its origin.\n"
+    "A benchmark's name is family/variant/problem/mode, as in gelu/v01_float4/4096x4096/event.";
+constexpr const char* footer =
+    "Exit codes: 0 measured; 1 a row was wrong or failed; 2 usage; 3 nothing measured; 130 interrupted.\n"
+    "While measuring, a journal beside the store takes every row; after a crash --mage_recover turns it into a store.\n"
+    "Flags of Google Benchmark that would break the protocol are refused with the reason.";
+
+}  // namespace
+
+ParsedOptions parse_options(const std::vector<std::string>& argv) {
+  Options options;
+  options.argv = argv;
+  CLI::App app{description, "mage_bench"};
+  app.footer(footer);
+  app.set_help_flag("--help,-h", "Print this help and exit");
+
+  std::vector<std::string> modes;
+  std::vector<std::string> context;
+  std::string list_format;
+  std::string color = "auto";
+  std::string byte_limit;
+
+  constexpr const char* library = "Google Benchmark's flags";
+  app.add_option("--benchmark_filter", options.filter,
+                 "Regular expression over the names; a leading '-' selects all others")
+      ->envname("BENCHMARK_FILTER")
+      ->group(library);
+  app.add_option("--benchmark_out", options.out, "Path of the store [results/<utc>-<id>.json]")
+      ->envname("BENCHMARK_OUT")
+      ->group(library);
+  bool list_tests = false;
+  app.add_flag("--benchmark_list_tests,!--no_benchmark_list_tests", list_tests, "List the names and exit; as --mage_list")->group(library);
+  app.add_option("--benchmark_color", color, "auto, true or false")
+      ->check(CLI::IsMember({"auto", "true", "false", "yes", "no", "1", "0"}))
+      ->envname("BENCHMARK_COLOR")
+      ->group(library);
+  app.add_option("--benchmark_context", context, "key=value to put into the store's context; repeatable")
+      ->delimiter(',')
+      ->group(library);
+
+  constexpr const char* protocol = "Protocol";
+  app.add_option("--mage_modes", modes, "Comma-separated: event, event_cold, batch, graph, host, kernel [all]")
+      ->delimiter(',')
+      ->group(protocol);
+  app.add_option("--mage_rounds", options.rounds,
+                 "Rounds [the smallest balanced number from 10 on]; every variant runs once in each")
+      ->check(CLI::Range(1, 100000))
+      ->group(protocol);
+  app.add_option("--mage_samples", options.samples,
+                 "Samples a round [event, event_cold, kernel 50; batch, graph 20; host 200]")
+      ->check(CLI::Range(1, 1000000))
+      ->group(protocol);
+  app.add_option("--mage_round_budget", options.round_budget_s,
+                 "Seconds that one fixture may spend in one round [0.25]; a slow one takes fewer samples, at least one")
+      ->check(CLI::Range(1e-4, 3600.0))
+      ->group(protocol);
+  app.add_option("--mage_seed", options.seed, "Seed of the execution order [1]")->group(protocol);
+  app.add_option("--mage_problem", options.problems,
+                 "Measure family/problem too, as in gelu/1000x3001-o1; repeatable")
+      ->group(protocol);
+  app.add_option("--mage_device", options.device, "CUDA device [0]")->check(CLI::Range(0, 1024))->group(protocol);
+  app.add_option("--mage_max_bytes", byte_limit,
+                 "Problems that need more memory are unavailable; 512MiB, 8GiB, bytes [what is free]")
+      ->group(protocol);
+  app.add_flag("--mage_require_gpu", options.require_gpu, "Fail where a CUDA row is unavailable for want of a GPU")
+      ->group(protocol);
+
+  constexpr const char* actions = "Other actions";
+  auto* list = app.add_option("--mage_list", list_format, "List the selected benchmarks and exit; --mage_list=json")
+                   ->expected(0, 1)
+                   ->group(actions);
+  app.add_flag("--mage_dry_run", options.dry_run, "Print what would be measured, in which order, and exit")
+      ->group(actions);
+  app.add_flag("--mage_verify_only", options.verify_only, "Run the gate through every timed path, measure nothing")
+      ->group(actions);
+  app.add_option("--mage_recover", options.recover, "Turn the journal of an unfinished run into its store and exit")
+      ->group(actions);
+  app.add_flag("--mage_overwrite", options.overwrite, "Replace an existing store")->group(actions);
+
+  std::map<std::string, std::string> refused_values;
+  for (const auto& flag : refused)
+    app.add_option_function<std::string>("--" + std::string{flag.flag},
+                                         [&flag](const std::string&) {
+                                           throw CLI::ValidationError{"--" + std::string{flag.flag},
+                                                                      std::string{"refused: "} + flag.why};
+                                         })
+        ->expected(0, 1)
+        ->envname(environment_name(flag.flag))
+        ->group("");  // hidden: help lists what works
+
+  try {
+    // CLI11 reads the arguments from the back.
+    std::vector<std::string> reversed(argv.rbegin(), argv.rend());
+    if (!reversed.empty()) reversed.pop_back();
+    app.parse(reversed);
+    for (const auto& flag : refused)
+      if (const auto* given = app.get_option("--" + std::string{flag.flag}); given->count() > 0)
+        throw CLI::ValidationError{"--" + std::string{flag.flag}, std::string{"refused: "} + flag.why};
+    if (!modes.empty()) options.modes = parse_modes(modes);
+    options.context = parse_context(context);
+    check_filter(options.filter);
+    if (list->count() > 0 || list_tests) {
+      if (!list_format.empty() && list_format != "json" && list_format != "text" && list_format != "true")
+        throw CLI::ValidationError{"--mage_list", "'" + list_format + "' is no list format; choose json or text"};
+      options.list = list_format == "json" ? ListFormat::json : ListFormat::text;
+    }
+    if (!byte_limit.empty()) {
+      CLI::AsSizeValue as_size{false};
+      if (const auto why = as_size(byte_limit); !why.empty()) throw CLI::ValidationError{"--mage_max_bytes", why};
+      options.max_bytes = std::stoull(byte_limit);
+      if (options.max_bytes == 0) throw CLI::ValidationError{"--mage_max_bytes", "0 bytes leave nothing to measure"};
+    }
+    if (options.filter.empty() || options.filter == "all") options.filter = ".";
+  } catch (const CLI::CallForHelp&) {
+    return {std::nullopt, 0, app.help()};
+  } catch (const CLI::ParseError& error) {
+    return {std::nullopt, exit_code::usage,
+            fmt::format("mage_bench: {}\nRun mage_bench --help for the flags.\n", error.what())};
+  }
+  options.color = color == "auto" ? Color::automatic
+                                  : (color == "true" || color == "yes" || color == "1" ? Color::yes : Color::no);
+  return {std::move(options), 0, {}};
+}
+
+}  // namespace mage

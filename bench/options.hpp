@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mage_bench/types.hpp"
+
+namespace mage {
+
+enum class ListFormat { text, json };
+enum class Color { automatic, yes, no };
+
+/// What the process returns to its caller.
+namespace exit_code {
+inline constexpr int measured = 0;
+inline constexpr int row_failed = 1;  ///< a row was wrong or failed, or a file could not be written
+inline constexpr int usage = 2;
+inline constexpr int nothing_measured = 3;
+inline constexpr int interrupted = 130;
+}  // namespace exit_code
+
+struct Options {
+  std::vector<std::string> argv;        ///< exactly as given
+  std::string filter = ".";             ///< regex over family/variant/problem/mode; a leading '-' negates
+  std::string out;                      ///< store path; empty: results/<utc>-<id>.json
+  std::string recover;                  ///< a journal to turn into a store
+  std::optional<ListFormat> list;
+  Color color = Color::automatic;
+  std::vector<TimingMode> modes{all_modes.begin(), all_modes.end()};
+  std::vector<std::string> problems;    ///< additional family/problem pairs
+  std::map<std::string, std::string> context;
+  int rounds = 0;                       ///< 0: the smallest balanced number from 10 on
+  int samples = 0;                      ///< 0: the mode's own
+  std::uint64_t seed = 1;
+  double round_budget_s = 0.25;         ///< seconds a fixture may spend in one round
+  std::size_t max_bytes = 0;            ///< 0: what the device and the host have free
+  int device = 0;
+  bool dry_run = false;
+  bool verify_only = false;
+  bool require_gpu = false;
+  bool overwrite = false;
+};
+
+/// Either options, or an exit code with what to print (help on 0, a usage error on 2).
+struct ParsedOptions {
+  std::optional<Options> options;
+  int exit = 0;
+  std::string message;
+};
+[[nodiscard]] ParsedOptions parse_options(const std::vector<std::string>& argv);
+
+}  // namespace mage

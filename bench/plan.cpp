@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/plan.hpp"
+
+#include <algorithm>
+#include <array>
+#include <fmt/format.h>
+#include <fstream>
+#include <map>
+#include <numeric>
+#include <regex>
+#include <stdexcept>
+
+#include "bench/plan_order.hpp"
+#include "mage_bench/case.hpp"
+#include "mage_bench/device.hpp"
+#include "mage_bench/random.hpp"
+
+namespace mage {
+namespace {
+
+constexpr int fewest_rounds = 10;
+
+std::vector<AnyProblem> problems_of(const Family& family, const Options& options) {
+  auto problems = family.bench_problems();
+  for (const auto& text : options.problems) {
+    const auto slash = text.find('/');
+    if (slash == std::string::npos || find_family(text.substr(0, slash)) == nullptr)
+      throw std::invalid_argument{"--mage_problem=" + text + ": not of the form family/problem with a known family"};
+    if (text.substr(0, slash) != family.name()) continue;
+    const auto problem = family.parse(text.substr(slash + 1));
+    if (!problem)
+      throw std::invalid_argument{"--mage_problem=" + text + ": '" + text.substr(slash + 1) +
+                                  "' is no problem of this family; one is " + problems.front().name};
+    const bool known = std::any_of(problems.begin(), problems.end(),
+                                   [&](const AnyProblem& other) { return other.name == problem->name; });
+    if (!known) problems.push_back(*problem);
+  }
+  return problems;
+}
+
+/// Modes that a variant is registered for. One that this build left out stands with those of its kind of file.
+std::vector<TimingMode> modes_of(const VariantInfo& variant, const Options& options) {
+  const bool on_host = variant.skipped ? variant.source.ends_with(".cpp") : variant.on_host();
+  std::vector<TimingMode> modes;
+  for (const auto mode : options.modes)
+    if (!on_host || mode == TimingMode::host) modes.push_back(mode);
+  return modes;
+}
+
+void judge(Fixture& fixture, const Options& options, const Machine& machine) {
+  const auto unavailable = [&](Unavailable reason, std::string detail = {}) {
+    fixture.status = Status::unavailable;
+    fixture.reason = reason;
+    fixture.detail = detail.empty() ? std::string{explain(reason)} : std::move(detail);
+  };
+  const auto& variant = *fixture.variant;
+  if (variant.skipped) return unavailable(*variant.skipped);
+  if (!variant.on_host()) {
+    if (machine.cuda.why_not) return unavailable(*machine.cuda.why_not);
+    if (machine.compute_capability < variant.min_cc)
+      return unavailable(Unavailable::arch, fmt::format("needs compute capability {}, the device has {}",
+                                                        variant.min_cc, machine.compute_capability));
+  }
+  if (!accepts(variant, fixture.problem)) {
+    fixture.status = Status::unsupported;
+    fixture.detail = "the variant does not accept this problem";
+    return;
+  }
+  const auto operands = fixture.family->operands(fixture.problem);
+  const auto on_device = Case::device_bytes(operands);
+  const auto on_host = Case::host_bytes(operands);
+  const auto host_need = on_host + (variant.on_host() ? on_device : 0);
+  const auto refuse = [&](const char* where, std::size_t need, std::size_t limit) {
+    unavailable(Unavailable::memory, fmt::format("needs {} bytes {}, {} are allowed or free", need, where, limit));
+  };
+  if (options.max_bytes != 0 && on_device > options.max_bytes)
+    return refuse("for operands", on_device, options.max_bytes);
+  if (!variant.on_host() && machine.device_bytes != 0 && on_device > machine.device_bytes)
+    return refuse("on the device", on_device, machine.device_bytes);
+  if (machine.host_bytes != 0 && host_need > machine.host_bytes)
+    return refuse("on the host", host_need, machine.host_bytes);
+}
+
+/// Fisher-Yates with our own generator: the same order on any platform.
+template <class T>
+void shuffle(std::vector<T>& items, std::uint64_t seed, std::uint32_t stream) {
+  for (std::size_t i = items.size(); i > 1; --i) {
+    const auto bits = philox({static_cast<std::uint32_t>(i), stream, 0, 0x0DE5U},
+                             {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32U)});
+    std::swap(items[i - 1], items[bits[0] % i]);
+  }
+}
+
+struct Block {
+  TimingMode mode{};
+  std::vector<int> fixtures;
+  int rounds = 0;
+  std::vector<std::vector<int>> order;  ///< by round: indices into fixtures
+};
+
+std::vector<Block> make_blocks(const Plan& plan, const std::vector<int>& members, const Options& options,
+                               std::uint64_t seed) {
+  std::vector<Block> blocks;
+  for (const auto mode : all_modes) {
+    Block block;
+    block.mode = mode;
+    for (const int i : members) {
+      const auto& fixture = plan.fixtures[static_cast<std::size_t>(i)];
+      if (fixture.mode == mode && fixture.status == Status::ok) block.fixtures.push_back(i);
+    }
+    if (block.fixtures.empty()) continue;
+    const int treatments = static_cast<int>(block.fixtures.size());
+    block.rounds = options.rounds > 0 ? options.rounds : default_rounds(treatments, fewest_rounds);
+    block.order = balanced_order(treatments, block.rounds, seed + static_cast<std::uint64_t>(mode));
+    blocks.push_back(std::move(block));
+  }
+  return blocks;
+}
+
+void append_round(const Block& block, int round, std::vector<Step>& steps) {
+  int predecessor = -1;
+  int position = 0;
+  for (const int index : block.order[static_cast<std::size_t>(round)]) {
+    const int fixture = block.fixtures[static_cast<std::size_t>(index)];
+    steps.push_back({fixture, round, position++, predecessor});
+    predecessor = fixture;
+  }
+}
+
+/// Round by round, the modes of a round in a shuffled order. The kernel mode follows as a pass of its own,
+/// so that no other mode is timed between two traces.
+std::vector<Step> order_steps(const std::vector<Block>& blocks, std::uint64_t seed) {
+  int most_rounds = 0;
+  for (const auto& block : blocks) most_rounds = std::max(most_rounds, block.rounds);
+  std::vector<Step> steps;
+  for (const bool traced : {false, true})
+    for (int round = 0; round < most_rounds; ++round) {
+      std::vector<const Block*> now;
+      for (const auto& block : blocks)
+        if (round < block.rounds && (block.mode == TimingMode::kernel) == traced) now.push_back(&block);
+      shuffle(now, seed, static_cast<std::uint32_t>(round));
+      for (const auto* block : now) append_round(*block, round, steps);
+    }
+  return steps;
+}
+
+}  // namespace
+
+bool matches(const std::string& filter, const std::string& name) {
+  const bool negated = filter.starts_with('-');
+  // Compiled once a distinct filter: names come by the thousand.
+  static std::map<std::string, std::regex> compiled;
+  auto found = compiled.find(filter);
+  if (found == compiled.end())
+    found = compiled.emplace(filter, std::regex{negated ? filter.substr(1) : filter}).first;
+  return std::regex_search(name, found->second) != negated;
+}
+
+std::size_t free_host_bytes() {
+  std::ifstream meminfo{"/proc/meminfo"};
+  std::string key;
+  std::size_t kibibytes = 0;
+  std::string unit;
+  while (meminfo >> key >> kibibytes) {
+    if (key == "MemAvailable:") return kibibytes * 1024;
+    std::getline(meminfo, unit);
+  }
+  return 0;
+}
+
+std::vector<Fixture> select_fixtures(const Options& options, const Machine& machine) {
+  std::vector<Fixture> selected;
+  for (const auto* family : families())
+    for (const auto& problem : problems_of(*family, options))
+      for (const auto mode : all_modes)
+        for (const auto& variant : family->variants()) {
+          const auto modes = modes_of(variant, options);
+          if (std::find(modes.begin(), modes.end(), mode) == modes.end()) continue;
+          Fixture fixture{family, &variant, problem, mode,
+                          to_string(BenchmarkName{std::string{family->name()}, variant.name, problem.name, mode}),
+                          Status::ok, std::nullopt, {}};
+          if (!matches(options.filter, fixture.name)) continue;
+          judge(fixture, options, machine);
+          selected.push_back(std::move(fixture));
+        }
+  return selected;
+}
+
+Plan make_plan(std::vector<Fixture> fixtures, const Options& options) {
+  Plan plan;
+  plan.fixtures = std::move(fixtures);
+  plan.rounds.assign(plan.fixtures.size(), 0);
+  for (std::size_t i = 0; i < plan.fixtures.size(); ++i) {
+    const auto& fixture = plan.fixtures[i];
+    const bool continues = !plan.problems.empty() && plan.problems.back().family == fixture.family &&
+                           plan.problems.back().problem.name == fixture.problem.name;
+    if (!continues) plan.problems.push_back({fixture.family, fixture.problem, {}, {}});
+    plan.problems.back().fixtures.push_back(static_cast<int>(i));
+  }
+  std::uint64_t seed = options.seed;
+  for (auto& problem : plan.problems) {
+    const auto blocks = make_blocks(plan, problem.fixtures, options, seed);
+    for (const auto& block : blocks) {
+      for (const int fixture : block.fixtures) plan.rounds[static_cast<std::size_t>(fixture)] = block.rounds;
+      const auto design = williams(static_cast<int>(block.fixtures.size())).size();
+      plan.balanced = plan.balanced && static_cast<std::size_t>(block.rounds) % design == 0;
+    }
+    problem.steps = order_steps(blocks, seed);
+    seed += 0x9E3779B97F4A7C15ULL;
+  }
+  return plan;
+}
+
+int Plan::steps() const {
+  int total = 0;
+  for (const auto& problem : problems) total += static_cast<int>(problem.steps.size());
+  return total;
+}
+
+int Plan::runnable() const {
+  return static_cast<int>(std::count_if(fixtures.begin(), fixtures.end(),
+                                        [](const Fixture& fixture) { return fixture.status == Status::ok; }));
+}
+
+}  // namespace mage

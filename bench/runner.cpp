@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/runner.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <stdexcept>
+
+#include "bench/nvtx.hpp"
+#include "bench/sha256.hpp"
+#include "bench/statistics.hpp"
+#include "bench/store.hpp"
+#include "mage_bench/random.hpp"
+
+namespace mage {
+
+std::atomic<int> interrupt_signal{0};
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double settle_tolerance = 0.01;
+constexpr double settle_limit_us = 500e3;
+constexpr double invalid_share = 0.2;  // more samples than this behind a missed gate: no verdict
+constexpr double floor_factor = 3;
+
+int floor_samples(TimingMode mode) {
+  switch (mode) {
+    case TimingMode::event:
+    case TimingMode::event_cold:
+    case TimingMode::kernel: return 10;
+    case TimingMode::batch:
+    case TimingMode::graph: return 5;
+    case TimingMode::host: return 50;
+  }
+  throw std::logic_error{"floor_samples: unknown mode"};
+}
+
+struct SamplerGroup {
+  explicit SamplerGroup(Sampler& sampler) : sampler_{sampler} { sampler_.open(); }
+  SamplerGroup(const SamplerGroup&) = delete;
+  SamplerGroup& operator=(const SamplerGroup&) = delete;
+  ~SamplerGroup() {
+    if (closed_) return;
+    try {
+      sampler_.close();  // an exception is under way: leave no trace running, report the first cause
+    } catch (const std::exception&) {
+      closed_ = true;
+    }
+  }
+  void close() {
+    closed_ = true;
+    sampler_.close();
+  }
+
+ private:
+  Sampler& sampler_;
+  bool closed_ = false;
+};
+
+std::string hex(std::uint64_t value) { return fmt::format("{:016x}", value); }
+
+}  // namespace
+
+struct Runner::FixtureState {
+  const Fixture* fixture = nullptr;
+  Device* device = nullptr;
+  Case* bound_case = nullptr;
+  Launch launch;
+  std::unique_ptr<Sampler> sampler;
+  Status status = Status::ok;
+  int samples_asked = 0;
+  int samples = 0;
+  int rounds_done = 0;
+};
+
+/// The same sampler on an operation that does nothing.
+struct Runner::Floors {
+  Launch empty;
+  std::unique_ptr<Sampler> sampler;  ///< null where the mode has no floor here
+  std::string problem;               ///< of the newest floor
+  int round = -1;
+  double median_us = 0;
+};
+
+struct Runner::Session {
+  Session(std::size_t index, const ProblemPlan& problem)
+      : problem_index{index}, plan{problem}, oracle{*problem.family, problem.problem} {}
+  std::size_t problem_index;
+  const ProblemPlan& plan;
+  Oracle oracle;
+  std::map<const Device*, std::unique_ptr<Case>> cases;
+  std::map<int, FixtureState> fixtures;
+  std::string inputs_sha256;
+};
+
+Runner::Runner(const Options& options, const Plan& plan, Devices& devices, std::uint32_t fresh_epoch,
+               RunnerEvents events)
+    : options_{options},
+      plan_{plan},
+      devices_{devices},
+      fresh_epoch_{std::max(fresh_epoch, 1U)},
+      events_{std::move(events)} {}
+
+Runner::~Runner() = default;
+
+void Runner::set_status(FixtureState& state, Status status, const std::string& reason,
+                        std::optional<Unavailable> code) {
+  state.status = status;
+  if (status == Status::wrong || status == Status::failed) failures_ += 1;
+  events_.record({{"kind", "status"},
+                  {"name", state.fixture->name},
+                  {"status", to_string(status)},
+                  {"code", code ? Json(to_string(*code)) : Json(nullptr)},
+                  {"reason", reason}});
+}
+
+/// Runs body; whatever it throws becomes the fixture's status. True where the fixture is still ok.
+template <class Body>
+bool Runner::guarded(FixtureState& state, Body&& body) {
+  if (state.status != Status::ok) return false;
+  if (!device_lost_.empty() && state.device == devices_.cuda.get()) {
+    set_status(state, Status::failed, device_lost_);
+    return false;
+  }
+  std::string what;
+  try {
+    body();
+    return state.status == Status::ok;
+  } catch (const UnavailableError& error) {
+    set_status(state, Status::unavailable, error.what(), error.reason());
+  } catch (const std::exception& error) {
+    what = error.what();
+    set_status(state, Status::failed, what);
+  }
+  try {
+    state.device->synchronize();
+  } catch (const std::exception& error) {
+    // An illegal address poisons the context for good: say so once, and blame the one that did it.
+    try {
+      state.device->synchronize();
+    } catch (const std::exception&) {
+      device_lost_ = "the device is unusable since " + state.fixture->name + " failed: " + error.what();
+    }
+  }
+  return false;
+}
+
+void Runner::prepare(FixtureState& state, int fixture) {
+  state.fixture = &plan_.fixtures[static_cast<std::size_t>(fixture)];
+  state.device = &devices_.of(*state.fixture->variant);
+  guarded(state, [&] {
+    const auto mode = state.fixture->mode;
+    if (const auto reason = state.device->unavailable(mode))
+      throw UnavailableError{*reason, std::string{explain(*reason)}};
+    auto& shared = session_->cases[state.device];
+    if (!shared) shared = std::make_unique<Case>(*state.device, session_->oracle);
+    state.bound_case = shared.get();
+    state.launch = shared->bind(*state.fixture->variant);
+    state.sampler = make_sampler(mode, *state.device, state.launch);
+    state.sampler->prepare();
+    state.samples_asked = options_.samples > 0 ? options_.samples : default_samples(mode);
+    state.samples = state.samples_asked;
+  });
+}
+
+// Twice, each behind another poison, through the sampler itself: what is checked is what will be timed, and an
+// operation that works on its first call only is caught.
+void Runner::gate(FixtureState& state, const char* when) {
+  guarded(state, [&] {
+    const NvtxRange fixture_range{state.fixture->name};
+    const NvtxRange phase{"verify"};
+    Verdict first;
+    for (int call = 0; call < 2; ++call) {
+      Samples discarded;
+      SamplerGroup group{*state.sampler};
+      state.sampler->sample(discarded, [&] { state.bound_case->poison(); });
+      auto verdict = state.bound_case->check();
+      group.close();
+      if (verdict.ok && call == 1 && state.fixture->variant->deterministic &&
+          verdict.output_checksum != first.output_checksum) {
+        verdict.ok = false;
+        verdict.reason = "two calls gave different bits, though the variant says it is deterministic";
+      }
+      if (call == 0 || !verdict.ok) first = verdict;
+      if (!verdict.ok) break;
+    }
+    events_.record({{"kind", "gate"},
+                    {"name", state.fixture->name},
+                    {"when", when},
+                    {"ok", first.ok},
+                    {"worst_error_over_bound", first.worst},
+                    {"output_checksum", hex(first.output_checksum)}});
+    if (!first.ok) set_status(state, Status::wrong, fmt::format("gate {} the rounds: {}", when, first.reason));
+  });
+}
+
+// Fits the samples of a round into the budget by the wall time that a sample costs.
+void Runner::pilot(FixtureState& state) {
+  guarded(state, [&] {
+    Samples discarded;
+    SamplerGroup group{*state.sampler};
+    const double begin_us = state.device->now_us();
+    int taken = 0;
+    double spent_us = 0;
+    while (taken < 3 && (taken == 0 || spent_us < 20e3)) {
+      state.sampler->sample(discarded);
+      ++taken;
+      spent_us = state.device->now_us() - begin_us;
+    }
+    group.close();
+    const double affordable = options_.round_budget_s * 1e6 / std::max(spent_us / taken, 0.1);
+    state.samples = static_cast<int>(std::clamp(affordable, 1.0, static_cast<double>(state.samples_asked)));
+  });
+}
+
+void Runner::open(std::size_t problem) {
+  const auto& plan = plan_.problems[problem];
+  session_ = std::make_unique<Session>(problem, plan);
+  Sha256 combined;
+  Json inputs = Json::object();
+  const auto& operands = session_->oracle.operands();
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].role != Role::in) continue;
+    const auto digest = sha256(session_->oracle.input(i));
+    inputs[operands[i].name] = digest;
+    combined.update(digest);
+  }
+  session_->inputs_sha256 = combined.finish();
+  const auto work = plan.family->work(plan.problem);
+  events_.record({{"kind", "problem"},
+                  {"family", plan.family->name()},
+                  {"problem", plan.problem.name},
+                  {"inputs_sha256", inputs},
+                  {"tolerance", plan.family->tolerance(plan.problem)},
+                  {"work", {{"flops", work.flops}, {"bytes_read", work.bytes_read}, {"bytes_written", work.bytes_written}}},
+                  {"device_bytes", Case::device_bytes(operands)},
+                  {"host_bytes", Case::host_bytes(operands)}});
+  for (const int index : plan.fixtures) {
+    if (plan_.fixtures[static_cast<std::size_t>(index)].status != Status::ok) continue;
+    if (interrupt_signal != 0) return;
+    auto& state = session_->fixtures[index];
+    prepare(state, index);
+    gate(state, "before");
+  }
+}
+
+void Runner::close(bool interrupted) {
+  if (!session_) return;
+  if (!interrupted) {
+    session_->oracle.refresh(fresh_epoch_);
+    try {
+      for (auto& [device, bound] : session_->cases) bound->reload();
+    } catch (const std::exception& error) {
+      device_lost_ = std::string{"the inputs could not be renewed for the closing gate: "} + error.what();
+    }
+    for (auto& [index, state] : session_->fixtures)
+      if (state.rounds_done > 0) gate(state, "after");
+  }
+  const auto& plan = session_->plan;
+  session_.reset();
+  if (events_.problem_done) events_.problem_done(plan);
+}
+
+std::optional<double> Runner::floor_us(Device& device, TimingMode mode, int round) {
+  auto [found, created] = floors_.try_emplace({&device, mode});
+  auto& floors = found->second;
+  if (created) {
+    floors.empty = device.empty_launch();
+    auto sampler = make_sampler(mode, device, floors.empty);
+    try {
+      sampler->prepare();
+      floors.sampler = std::move(sampler);
+    } catch (const UnavailableError&) {
+      // No floor where the mode cannot be timed; the fixture itself reports why.
+      floors.sampler.reset();
+    }
+  }
+  if (!floors.sampler) return std::nullopt;
+  const auto& problem = session_->plan;
+  const auto problem_name = std::string{problem.family->name()} + "/" + problem.problem.name;
+  if (floors.round == round && floors.problem == problem_name) return floors.median_us;
+  Samples samples;
+  SamplerGroup group{*floors.sampler};
+  for (int i = 0; i < floor_samples(mode); ++i) floors.sampler->sample(samples);
+  group.close();
+  floors.median_us = statistics::median(samples.us);
+  floors.round = round;
+  floors.problem = problem_name;
+  events_.record({{"kind", "floor"},
+                  {"device", device.info().is_host ? "host" : "cuda"},
+                  {"mode", to_string(mode)},
+                  {"problem", problem_name},
+                  {"round", round},
+                  {"median_us", floors.median_us},
+                  {"samples_us", samples.us},
+                  {"parts_us", samples.parts}});
+  return floors.median_us;
+}
+
+std::optional<double> Runner::clock_mhz(Device& device) {
+  const auto probe = device.probe_clock();
+  if (!probe) return std::nullopt;
+  best_clock_mhz_ = std::max(best_clock_mhz_, probe->sm_mhz);
+  return probe->sm_mhz;
+}
+
+// An idle GPU runs at a fraction of its clock: spin until the clock is that of the best probe of this run.
+bool Runner::settle(Device& device) {
+  const NvtxRange phase{"settle"};
+  const double begin_us = device.now_us();
+  do {
+    const auto mhz = clock_mhz(device);
+    if (!mhz || *mhz >= best_clock_mhz_ * (1 - settle_tolerance)) return true;
+  } while (device.now_us() - begin_us < settle_limit_us);
+  return false;
+}
+
+void Runner::read_device_state(Device& device) {
+  if (device.info().is_host || !events_.device_state) return;
+  if (auto reading = events_.device_state(device.now_us())) {
+    (*reading)["kind"] = "device";
+    events_.record(*reading);
+  }
+}
+
+RoundResult Runner::measure(FixtureState& state, const Step& step) {
+  auto& device = *state.device;
+  const auto& fixture = *state.fixture;
+  const NvtxRange fixture_range{fixture.name};
+  if (step.round == 0) pilot(state);
+  const auto floor = floor_us(device, fixture.mode, step.round);
+  read_device_state(device);
+  device.reset_persisting_l2();
+  const bool settled = settle(device);
+  const auto clock_before = clock_mhz(device);
+
+  // One more sample, at a place that the operation cannot foresee, is poisoned, checked and not counted.
+  const bool check_inside = state.samples >= 2;
+  const auto bits = philox({static_cast<std::uint32_t>(sequence_), 0, 0, 0x6A7EU},
+                           {static_cast<std::uint32_t>(options_.seed), fresh_epoch_});
+  const int check_at = check_inside ? static_cast<int>(bits[0] % static_cast<unsigned>(state.samples)) : -1;
+
+  RoundResult result;
+  Samples discarded;
+  double inside_us = 0;
+  {
+    const NvtxRange phase{"samples"};
+    SamplerGroup group{*state.sampler};
+    device.profiler_start();
+    double begin_us = device.now_us();
+    for (int i = 0; i < state.samples; ++i) {
+      if (i == check_at) {
+        inside_us += device.now_us() - begin_us;
+        state.sampler->sample(discarded, [&] { state.bound_case->poison(); });
+        const auto verdict = state.bound_case->check();
+        if (!verdict.ok) {
+          set_status(state, Status::wrong, fmt::format("checked inside round {}: {}", step.round, verdict.reason));
+          device.profiler_stop();
+          return result;
+        }
+        begin_us = device.now_us();
+      }
+      state.sampler->sample(result.samples);
+      if (interrupt_signal != 0 && i + 1 < state.samples) {
+        device.profiler_stop();
+        return result;  // half a round is no round
+      }
+    }
+    inside_us += device.now_us() - begin_us;
+    device.profiler_stop();
+    group.close();
+  }
+  inside_samples_us_ += inside_us;
+  const auto clock_after = clock_mhz(device);
+  read_device_state(device);
+
+  auto& samples = result.samples;
+  result.median_us = statistics::median(samples.us);
+  if (!(result.median_us > 0))
+    throw std::runtime_error{fmt::format("the median of {} samples is {} us: the operation is too short for this mode",
+                                         samples.us.size(), result.median_us)};
+  const auto count = static_cast<double>(samples.us.size());
+  Json flags = Json::array();
+  if (!settled) flags.push_back(flag::clock_unsettled);
+  if (clock_before && clock_after && std::fabs(*clock_after / *clock_before - 1) > settle_tolerance)
+    flags.push_back(flag::clock_moved);
+  if (samples.gate_missed > 0) flags.push_back(flag::gate_missed);
+  if (samples.gate_missed > invalid_share * count) flags.push_back(flag::unstable);
+  if (samples.launch_bound > count / 2) flags.push_back(flag::launch_bound);
+  if (samples.perturbed) flags.push_back(flag::perturbed);
+  if (state.samples < state.samples_asked) flags.push_back(flag::fewer_samples);
+  if (floor && result.median_us < floor_factor * *floor) flags.push_back(flag::floor_dominated);
+
+  const auto& variant = *fixture.variant;
+  const auto work = fixture.family->work(fixture.problem);
+  auto& block = result.block;
+  block["family"] = variant.family;
+  block["variant"] = variant.name;
+  block["problem"] = fixture.problem.name;
+  block["mode"] = to_string(fixture.mode);
+  block["provider"] = variant.provider;
+  block["parent"] = variant.parent.empty() ? Json(nullptr) : Json(variant.parent);
+  block["source"] = variant.source;
+  block["inputs_sha256"] = session_->inputs_sha256;
+  block["round"] = step.round;
+  block["rounds"] = plan_.rounds[static_cast<std::size_t>(step.fixture)];
+  block["sequence"] = sequence_++;
+  block["position"] = step.position;
+  block["predecessor"] =
+      step.predecessor < 0 ? Json(nullptr) : Json(plan_.fixtures[static_cast<std::size_t>(step.predecessor)].name);
+  block["samples_asked"] = state.samples_asked;
+  block["flags"] = std::move(flags);
+  block["floor_us"] = floor ? Json(*floor) : Json(nullptr);
+  block["sm_mhz_before"] = clock_before ? Json(*clock_before) : Json(nullptr);
+  block["sm_mhz_after"] = clock_after ? Json(*clock_after) : Json(nullptr);
+  block["gate_missed"] = samples.gate_missed;
+  block["checked_sample"] = check_inside ? Json(check_at) : Json(nullptr);
+  block["work"] = {{"flops", work.flops}, {"bytes_read", work.bytes_read}, {"bytes_written", work.bytes_written}};
+  block["figures"] = samples.figures;
+  block["kernels"] = samples.kernels;
+  const auto autocorrelation = statistics::lag1_autocorrelation(samples.us);
+  const auto drift = statistics::drift(samples.us);
+  block["lag1_autocorrelation"] = autocorrelation ? Json(*autocorrelation) : Json(nullptr);
+  block["drift"] = drift ? Json(*drift) : Json(nullptr);
+  block["parts_us"] = samples.parts;
+  return result;
+}
+
+std::optional<RoundResult> Runner::run(std::size_t problem, const Step& step) {
+  if (interrupt_signal != 0) return std::nullopt;
+  if (!session_ || session_->problem_index != problem) {
+    close(false);
+    open(problem);
+  }
+  const auto found = session_->fixtures.find(step.fixture);
+  if (found == session_->fixtures.end()) return std::nullopt;  // interrupted while opening
+  auto& state = found->second;
+  RoundResult result;
+  const bool ok = guarded(state, [&] { result = measure(state, step); });
+  if (!ok || result.block.is_null()) return std::nullopt;
+  state.rounds_done += 1;
+  return result;
+}
+
+void Runner::verify(std::size_t problem) {
+  open(problem);
+  for (auto& [index, state] : session_->fixtures) state.rounds_done = 1;  // gate again although nothing was timed
+  close(interrupt_signal != 0);
+}
+
+void Runner::finish(bool interrupted) { close(interrupted); }
+
+}  // namespace mage

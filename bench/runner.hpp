@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Carries a plan out: opens a problem, gates every fixture, takes the rounds, gates again on fresh inputs, closes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/options.hpp"
+#include "bench/plan.hpp"
+#include "bench/samplers.hpp"
+#include "mage_bench/case.hpp"
+#include "mage_bench/device.hpp"
+
+namespace mage {
+
+/// The devices of a run; `cuda` is null where there is none.
+struct Devices {
+  std::unique_ptr<Device> host;
+  std::unique_ptr<Device> cuda;
+  [[nodiscard]] Device& of(const VariantInfo& variant) const { return variant.on_host() ? *host : *cuda; }
+};
+
+/// One measured round of one fixture.
+struct RoundResult {
+  Samples samples;
+  double median_us = 0;
+  nlohmann::ordered_json block;  ///< the row's `mage` object
+};
+
+/// Where the runner tells what happened; the journal and the console stand behind it.
+struct RunnerEvents {
+  std::function<void(const nlohmann::ordered_json& entry)> record;
+  /// All rounds of a problem are over and both gates passed or failed.
+  std::function<void(const ProblemPlan& problem)> problem_done;
+  /// A reading of the GPU's state, at most some times a second; null where there is none.
+  std::function<std::optional<nlohmann::ordered_json>(double now_us)> device_state;
+};
+
+class Runner {
+ public:
+  Runner(const Options& options, const Plan& plan, Devices& devices, std::uint32_t fresh_epoch, RunnerEvents events);
+  ~Runner();
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
+
+  /// Steps come in the plan's order. Nothing where the fixture has no time; why was recorded.
+  [[nodiscard]] std::optional<RoundResult> run(std::size_t problem, const Step& step);
+  /// Gates only, through every timed path.
+  void verify(std::size_t problem);
+  /// Closes the last problem. On an interrupt the closing gate is left out, and its rows say so.
+  void finish(bool interrupted);
+
+  [[nodiscard]] double inside_samples_s() const { return inside_samples_us_ * 1e-6; }
+  [[nodiscard]] int failures() const { return failures_; }  ///< fixtures found wrong or failed
+
+ private:
+  struct FixtureState;
+  struct Floors;
+  struct Session;
+
+  void open(std::size_t problem);
+  void close(bool interrupted);
+  void prepare(FixtureState& state, int fixture);
+  void gate(FixtureState& state, const char* when);
+  void pilot(FixtureState& state);
+  void set_status(FixtureState& state, Status status, const std::string& reason, std::optional<Unavailable> code = {});
+  template <class Body>
+  bool guarded(FixtureState& state, Body&& body);
+  [[nodiscard]] std::optional<double> floor_us(Device& device, TimingMode mode, int round);
+  [[nodiscard]] bool settle(Device& device);
+  [[nodiscard]] std::optional<double> clock_mhz(Device& device);
+  void read_device_state(Device& device);
+  [[nodiscard]] RoundResult measure(FixtureState& state, const Step& step);
+
+  const Options& options_;
+  const Plan& plan_;
+  Devices& devices_;
+  std::uint32_t fresh_epoch_;
+  RunnerEvents events_;
+  std::unique_ptr<Session> session_;
+  std::map<std::pair<const Device*, TimingMode>, Floors> floors_;
+  double best_clock_mhz_ = 0;
+  double inside_samples_us_ = 0;
+  std::string device_lost_;  ///< why the CUDA device can do nothing any more; empty while it can
+  std::int64_t sequence_ = 0;
+  int failures_ = 0;
+};
+
+/// Set by SIGINT and SIGTERM; the runner and main look at it between samples and steps.
+extern std::atomic<int> interrupt_signal;
+
+}  // namespace mage

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+
+#include "bench/samplers.hpp"
+
+namespace mage {
+namespace {
+
+constexpr double target_us = 1000;  // 200 us to 5 ms: long against the fixed cost, short for the power limit
+constexpr double delay_us = 30;
+constexpr int most_operations = 256;  // 2N launches must fit the driver's queue of about 1000
+
+}  // namespace
+
+void BatchSampler::prepare() {
+  const double operation_us = std::max(pilot_span_us(device_, launch_), 0.1);
+  operations_ = std::clamp(static_cast<int>(std::lround(target_us / operation_us)), 1, most_operations);
+}
+
+BatchSampler::Span BatchSampler::span(int operations, const BeforeTimed& before_last) {
+  double enqueue_us = 0;
+  const auto gated = gated_span(device_, delay_us, [&] {
+    const double begin_us = device_.now_us();
+    for (int i = 0; i < operations; ++i) {
+      if (before_last && i == operations - 1) before_last();
+      device_.submit(launch_);
+    }
+    enqueue_us = device_.now_us() - begin_us;
+  });
+  return {gated.us, enqueue_us};
+}
+
+void BatchSampler::sample(Samples& out, const BeforeTimed& before_timed) {
+  device_.submit(launch_);
+  const auto n = span(operations_, {});
+  const auto twice = span(2 * operations_, before_timed);
+  out.us.push_back((twice.span_us - n.span_us) / operations_);
+  out.parts["span_n_us"].push_back(n.span_us);
+  out.parts["span_2n_us"].push_back(twice.span_us);
+  out.parts["enqueue_2n_us"].push_back(twice.enqueue_us);
+  out.parts["intercept_us"].push_back(2 * n.span_us - twice.span_us);
+  out.figures["operations_n"] = operations_;
+  out.launch_bound += twice.enqueue_us >= 0.9 * twice.span_us ? 1 : 0;
+}
+
+}  // namespace mage

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/samplers.hpp"
+
+namespace mage {
+
+void EventSampler::prepare() { delay_us_ = pilot_delay_us(device_, launch_); }
+
+void EventSampler::sample(Samples& out, const BeforeTimed& before_timed) {
+  device_.submit(launch_);
+  if (before_timed) before_timed();
+  const auto span = gated_span(device_, delay_us_, [this] { device_.submit(launch_); });
+  out.us.push_back(span.us);
+  out.gate_missed += span.held ? 0 : 1;
+  out.figures["delay_us"] = delay_us_;
+}
+
+}  // namespace mage

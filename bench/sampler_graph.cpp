@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "bench/samplers.hpp"
+
+namespace mage {
+namespace {
+
+constexpr double target_us = 1000;
+constexpr double longest_us = 5000;
+constexpr double delay_us = 30;
+constexpr int most_operations = 100;
+
+}  // namespace
+
+void GraphSampler::prepare() {
+  const double operation_us = std::max(pilot_span_us(device_, launch_), 0.1);
+  const int fewest = 4 * operation_us <= longest_us ? 4 : 2;
+  operations_ = std::clamp(static_cast<int>(std::lround(target_us / operation_us)), fewest, most_operations);
+  one_ = device_.capture(launch_, 1);
+  many_ = device_.capture(launch_, operations_);
+  // An operation that skips work on some calls would leave a shorter list.
+  if (many_->kernel_nodes() != operations_ * one_->kernel_nodes() ||
+      many_->other_nodes() != operations_ * one_->other_nodes())
+    throw std::runtime_error{"a graph of " + std::to_string(operations_) + " operations has " +
+                             std::to_string(many_->kernel_nodes()) + " kernel nodes, a graph of one has " +
+                             std::to_string(one_->kernel_nodes()) + ": the operation is not the same on every call"};
+}
+
+void GraphSampler::sample(Samples& out, const BeforeTimed& before_timed) {
+  device_.replay(*one_);
+  double launch_us = 0;
+  const auto one = gated_span(device_, delay_us, [&] {
+    const double begin_us = device_.now_us();
+    device_.replay(*one_);
+    launch_us = device_.now_us() - begin_us;
+  });
+  if (before_timed) before_timed();
+  const auto many = gated_span(device_, delay_us, [&] { device_.replay(*many_); });
+  out.us.push_back((many.us - one.us) / (operations_ - 1));
+  out.parts["replay_latency_us"].push_back(one.us);
+  out.parts["span_k_us"].push_back(many.us);
+  out.parts["launch_us"].push_back(launch_us);
+  out.figures["operations_k"] = operations_;
+  out.figures["kernel_nodes"] = one_->kernel_nodes();
+  out.figures["other_nodes"] = one_->other_nodes();
+  out.figures["instantiate_us"] = one_->instantiate_us();
+  out.gate_missed += one.held && many.held ? 0 : 1;
+}
+
+}  // namespace mage

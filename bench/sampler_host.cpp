@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/samplers.hpp"
+
+namespace mage {
+
+void HostSampler::prepare() {
+  device_.submit(launch_);
+  device_.synchronize();
+}
+
+void HostSampler::sample(Samples& out, const BeforeTimed& before_timed) {
+  if (before_timed) before_timed();
+  device_.synchronize();
+  const double begin_us = device_.now_us();
+  device_.submit(launch_);
+  const double submitted_us = device_.now_us();
+  device_.synchronize();
+  const double done_us = device_.now_us();
+  out.us.push_back(done_us - begin_us);
+  out.parts["submit_us"].push_back(submitted_us - begin_us);
+}
+
+}  // namespace mage

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/samplers.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace mage {
+
+GatedSpan gated_span(Device& device, double delay_us, const std::function<void()>& body) {
+  device.delay(delay_us);
+  device.record(Stamp::begin);
+  body();
+  device.record(Stamp::end);
+  // The begin stamp lies behind the delay: if it is already reached, the device did not wait for the enqueueing.
+  const bool held = !device.reached(Stamp::begin);
+  device.synchronize();
+  return {device.elapsed_us(), held};
+}
+
+double pilot_delay_us(Device& device, Launch& launch) {
+  constexpr double shortest_us = 30;
+  constexpr double longest_us = 1000;
+  double slowest_us = 0;
+  for (int i = 0; i < 3; ++i) {
+    device.synchronize();
+    const double begin_us = device.now_us();
+    device.submit(launch);
+    slowest_us = std::max(slowest_us, device.now_us() - begin_us);
+    // The first call loads modules and is no measure of the next.
+    if (i == 0) slowest_us = 0;
+  }
+  device.synchronize();
+  return std::clamp(4 * slowest_us, shortest_us, longest_us);
+}
+
+double pilot_span_us(Device& device, Launch& launch) {
+  std::array<double, 3> spans{};
+  const double delay_us = pilot_delay_us(device, launch);
+  for (auto& span : spans) span = gated_span(device, delay_us, [&] { device.submit(launch); }).us;
+  std::sort(spans.begin(), spans.end());
+  return spans[1];
+}
+
+std::unique_ptr<Sampler> make_sampler(TimingMode mode, Device& device, Launch& launch) {
+  switch (mode) {
+    case TimingMode::event: return std::make_unique<EventSampler>(device, launch);
+    case TimingMode::event_cold: return std::make_unique<EventColdSampler>(device, launch);
+    case TimingMode::batch: return std::make_unique<BatchSampler>(device, launch);
+    case TimingMode::graph: return std::make_unique<GraphSampler>(device, launch);
+    case TimingMode::host: return std::make_unique<HostSampler>(device, launch);
+    case TimingMode::kernel: return std::make_unique<KernelSampler>(device, launch);
+  }
+  throw std::logic_error{"make_sampler: unknown mode"};
+}
+
+int default_samples(TimingMode mode) {
+  switch (mode) {
+    case TimingMode::event:
+    case TimingMode::event_cold:
+    case TimingMode::kernel: return 50;
+    case TimingMode::batch:
+    case TimingMode::graph: return 20;
+    case TimingMode::host: return 200;
+  }
+  throw std::logic_error{"default_samples: unknown mode"};
+}
+
+}  // namespace mage

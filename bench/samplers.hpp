@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// How one sample of each timing mode is taken. A sampler sees a device and a launch, nothing of families.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mage_bench/device.hpp"
+
+namespace mage {
+
+/// Raw samples of one fixture in one round. All times in microseconds.
+struct Samples {
+  std::vector<double> us;                            ///< the mode's figure: see docs/store.md
+  std::map<std::string, std::vector<double>> parts;  ///< the other raw series behind it, one value a sample
+  std::map<std::string, double> figures;             ///< constants of the group: sizes, one-off costs
+  std::vector<std::string> kernels;                  ///< mode kernel: names in order of execution
+  int gate_missed = 0;                               ///< samples whose work began before all of it was enqueued
+  int launch_bound = 0;                              ///< samples in which enqueueing took >= 0.9 of the span
+  bool perturbed = false;                            ///< spans under the tracer differ by > 5 % from those without
+};
+
+/// Runs right before the timed region of a sample, on the device's stream: the gate poisons outputs here.
+using BeforeTimed = std::function<void()>;
+
+class Sampler {
+ public:
+  Sampler(Device& device, Launch& launch) : device_{device}, launch_{launch} {}
+  Sampler(const Sampler&) = delete;
+  Sampler& operator=(const Sampler&) = delete;
+  virtual ~Sampler() = default;
+
+  /// Once, before the first sample: pilot, capture. Throws UnavailableError where the mode cannot be timed.
+  virtual void prepare() = 0;
+  /// Around a group of samples.
+  virtual void open() {}
+  virtual void close() {}
+  /// One sample, appended to `out`, which must live until close().
+  virtual void sample(Samples& out, const BeforeTimed& before_timed = {}) = 0;
+
+ protected:
+  Device& device_;
+  Launch& launch_;
+};
+
+/// Warm L2: the same operation untimed, a delay that hides enqueueing, stamp, operation, stamp.
+class EventSampler final : public Sampler {
+ public:
+  using Sampler::Sampler;
+  void prepare() override;
+  void sample(Samples& out, const BeforeTimed& before_timed = {}) override;
+  [[nodiscard]] double delay_us() const { return delay_us_; }
+
+ private:
+  double delay_us_ = 0;
+};
+
+/// Cold and clean L2: as EventSampler, with the flush sweep in place of the delay.
+class EventColdSampler final : public Sampler {
+ public:
+  using Sampler::Sampler;
+  void prepare() override;
+  void sample(Samples& out, const BeforeTimed& before_timed = {}) override;
+};
+
+/// Batches of N and of 2N operations: the slope is the time an operation, the intercept the fixed cost.
+class BatchSampler final : public Sampler {
+ public:
+  using Sampler::Sampler;
+  void prepare() override;
+  void sample(Samples& out, const BeforeTimed& before_timed = {}) override;
+
+ private:
+  struct Span {
+    double span_us, enqueue_us;
+  };
+  [[nodiscard]] Span span(int operations, const BeforeTimed& before_last);
+  int operations_ = 0;
+};
+
+/// Replays of a graph of one operation and of a graph of K: the slope is the time an operation.
+class GraphSampler final : public Sampler {
+ public:
+  using Sampler::Sampler;
+  void prepare() override;
+  void sample(Samples& out, const BeforeTimed& before_timed = {}) override;
+
+ private:
+  std::unique_ptr<Graph> one_, many_;
+  int operations_ = 0;
+};
+
+/// No gate, no profiler: from the call to its return (submit) and to the end of the work (latency).
+class HostSampler final : public Sampler {
+ public:
+  using Sampler::Sampler;
+  void prepare() override;
+  void sample(Samples& out, const BeforeTimed& before_timed = {}) override;
+};
+
+/// As EventSampler under a CUPTI trace: the durations of the kernels that the operation ran.
+class KernelSampler final : public Sampler {
+ public:
+  KernelSampler(Device& device, Launch& launch) : Sampler{device, launch}, untraced_{device, launch} {}
+  void prepare() override;
+  void open() override;
+  void close() override;
+  void sample(Samples& out, const BeforeTimed& before_timed = {}) override;
+
+ private:
+  struct Pending {
+    Samples* out;
+    double span_us;
+  };
+  EventSampler untraced_;
+  std::vector<double> outside_us_;  ///< spans without the tracer, just before it starts
+  std::vector<Pending> pending_;    ///< sample k carries mark k + 1
+};
+
+[[nodiscard]] std::unique_ptr<Sampler> make_sampler(TimingMode mode, Device& device, Launch& launch);
+/// Samples a round that the protocol asks for where the user does not.
+[[nodiscard]] int default_samples(TimingMode mode);
+
+/// One span of `body` between stamps, behind a delay; false in `held` where the gate was missed.
+struct GatedSpan {
+  double us = 0;
+  bool held = true;
+};
+[[nodiscard]] GatedSpan gated_span(Device& device, double delay_us, const std::function<void()>& body);
+/// Median span of three gated operations: what pilots size their batches by.
+[[nodiscard]] double pilot_span_us(Device& device, Launch& launch);
+/// A delay that covers enqueueing one operation with room to spare.
+[[nodiscard]] double pilot_delay_us(Device& device, Launch& launch);
+
+}  // namespace mage

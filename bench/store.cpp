@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/store.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <stdexcept>
+
+#include "bench/statistics.hpp"
+
+namespace mage {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view journal_suffix = ".journal.jsonl";
+
+/// What the entries say of one fixture beside its rows.
+struct Outcome {
+  std::string status = "ok";
+  Json entry;               ///< the status entry, where there is one
+  bool gated_after = false;
+};
+
+std::map<std::string, Outcome> outcomes(const std::vector<Json>& entries) {
+  std::map<std::string, Outcome> by_name;
+  for (const auto& entry : entries) {
+    const auto& kind = entry.at("kind");
+    if (kind == "status") {
+      auto& outcome = by_name[entry.at("name")];
+      if (outcome.status == "ok") {
+        outcome.status = entry.at("status");
+        outcome.entry = entry;
+      }
+    } else if (kind == "gate" && entry.at("when") == "after" && entry.at("ok") == true) {
+      by_name[entry.at("name")].gated_after = true;
+    }
+  }
+  return by_name;
+}
+
+Json without_kind(Json entry) {
+  entry.erase("kind");
+  return entry;
+}
+
+void add_flag(Json& flags, const char* flag) {
+  if (std::find(flags.begin(), flags.end(), flag) == flags.end()) flags.push_back(flag);
+}
+
+double number_at(const Json& object, const char* key) { return object.at(key).get<double>(); }
+
+Json rate(double amount, double us, double scale) { return us > 0 ? Json(amount / us / scale) : Json(nullptr); }
+
+}  // namespace
+
+Json aggregate(const std::vector<const Json*>& rows) {
+  const Json& first = rows.front()->at("mage");
+  std::vector<double> medians;
+  std::vector<double> floors;
+  std::map<std::string, std::vector<double>> part_medians;
+  std::int64_t samples = 0;
+  Json flags = Json::array();
+  for (const auto* row : rows) {
+    const auto& block = row->at("mage");
+    medians.push_back(number_at(*row, "real_time"));
+    if (!block.at("floor_us").is_null()) floors.push_back(number_at(block, "floor_us"));
+    samples += static_cast<std::int64_t>(row->at("samples_us").size());
+    for (const auto& flag : block.at("flags")) add_flag(flags, flag.get<std::string>().c_str());
+    for (const auto& [part, values] : block.at("parts_us").items())
+      part_medians[part].push_back(statistics::median(values.get<std::vector<double>>()));
+  }
+  const auto planned = first.at("rounds").get<std::size_t>();
+  if (rows.size() < planned) add_flag(flags, flag::missing_rounds);
+  const double median_us = statistics::median(medians);
+  Json summary;
+  summary["name"] = rows.front()->at("name");
+  summary["rounds"] = rows.size();
+  summary["rounds_planned"] = planned;
+  summary["samples"] = samples;
+  summary["median_us"] = median_us;
+  const auto interval = statistics::t_interval_us(medians);
+  summary["interval95_us"] = interval ? Json::array({interval->low, interval->high}) : Json(nullptr);
+  const auto resampled = statistics::bootstrap_interval_us(medians, 1);
+  summary["bootstrap95_us"] = resampled ? Json::array({resampled->low, resampled->high}) : Json(nullptr);
+  summary["min_round_us"] = *std::min_element(medians.begin(), medians.end());
+  summary["max_round_us"] = *std::max_element(medians.begin(), medians.end());
+  summary["floor_us"] = floors.empty() ? Json(nullptr) : Json(statistics::median(floors));
+  Json parts = Json::object();
+  for (const auto& [part, values] : part_medians) parts[part] = statistics::median(values);
+  summary["part_medians_us"] = std::move(parts);
+  const auto& work = first.at("work");
+  // bytes / us / 1e3 = GB/s; flops / us / 1e6 = TFLOP/s
+  summary["gbytes_per_s"] = rate(number_at(work, "bytes_read") + number_at(work, "bytes_written"), median_us, 1e3);
+  summary["tflops"] = rate(number_at(work, "flops"), median_us, 1e6);
+  summary["flags"] = std::move(flags);
+  return summary;
+}
+
+Json assemble_store(const std::vector<Json>& entries) {
+  if (entries.empty() || entries.front().at("kind") != "header")
+    throw std::runtime_error{"a journal begins with its header; these entries do not"};
+  const auto& header = entries.front();
+  const auto by_name = outcomes(entries);
+
+  Json rows = Json::array();
+  std::map<std::string, std::int64_t> rows_withheld;
+  Json problems = Json::array();
+  Json gates = Json::array();
+  Json floors = Json::array();
+  Json device_state = Json::array();
+  Json end = nullptr;
+  for (const auto& entry : entries) {
+    const auto& kind = entry.at("kind");
+    if (kind == "problem") problems.push_back(without_kind(entry));
+    if (kind == "gate") gates.push_back(without_kind(entry));
+    if (kind == "floor") floors.push_back(without_kind(entry));
+    if (kind == "device") device_state.push_back(without_kind(entry));
+    if (kind == "end") end = without_kind(entry);
+    if (kind != "row") continue;
+    auto row = entry.at("row");
+    const std::string name = row.at("name");
+    const auto outcome = by_name.find(name);
+    if (outcome != by_name.end() && outcome->second.status != "ok") {
+      rows_withheld[name] += 1;  // a time exists only when every check passed
+      continue;
+    }
+    if (outcome == by_name.end() || !outcome->second.gated_after) add_flag(row["mage"]["flags"], flag::unverified_after);
+    rows.push_back(std::move(row));
+  }
+
+  std::vector<std::string> names;
+  std::map<std::string, std::vector<const Json*>> rows_by_name;
+  for (const auto& row : rows) {
+    auto& group = rows_by_name[row.at("name")];
+    if (group.empty()) names.push_back(row.at("name"));
+    group.push_back(&row);
+  }
+  Json aggregates = Json::array();
+  for (const auto& name : names) aggregates.push_back(aggregate(rows_by_name.at(name)));
+
+  Json unavailable = Json::array();
+  Json failed = Json::array();
+  for (const auto& [name, outcome] : by_name) {
+    if (outcome.status == "ok") continue;
+    auto entry = without_kind(outcome.entry);
+    if (outcome.status == "wrong" || outcome.status == "failed") {
+      const auto withheld = rows_withheld.find(name);
+      entry["rounds_withheld"] = withheld == rows_withheld.end() ? 0 : withheld->second;
+      failed.push_back(std::move(entry));
+    } else {
+      unavailable.push_back(std::move(entry));
+    }
+  }
+
+  Json mage;
+  mage["schema"] = store_schema;
+  mage["complete"] = end.is_object() && end.at("interrupted") == false;
+  for (const char* key : {"provenance", "options", "device", "plan"}) mage[key] = header.at(key);
+  mage["problems"] = std::move(problems);
+  mage["unavailable"] = std::move(unavailable);
+  mage["failed"] = std::move(failed);
+  mage["aggregates"] = std::move(aggregates);
+  mage["gates"] = std::move(gates);
+  mage["floors"] = std::move(floors);
+  mage["device_state"] = std::move(device_state);
+  mage["end"] = std::move(end);
+
+  Json store;
+  store["context"] = header.at("context");
+  store["benchmarks"] = std::move(rows);
+  store["mage"] = std::move(mage);
+  return store;
+}
+
+void write_store(const std::string& path, const Json& store, bool overwrite) {
+  const auto failure = [&](const std::string& what, int error) {
+    return std::runtime_error{"cannot write the store " + path + ": " + what + ": " + std::strerror(error)};
+  };
+  const std::string temporary = path + ".tmp." + std::to_string(::getpid());
+  const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (descriptor < 0) throw failure("creating " + temporary, errno);
+  const std::string text = store.dump(1) + '\n';
+  int error = 0;
+  for (std::size_t written = 0; written < text.size() && error == 0;) {
+    const auto count = ::write(descriptor, text.data() + written, text.size() - written);
+    if (count >= 0)
+      written += static_cast<std::size_t>(count);
+    else if (errno != EINTR)
+      error = errno;
+  }
+  if (error == 0 && ::fsync(descriptor) != 0) error = errno;
+  static_cast<void>(::close(descriptor));
+  // link() fails where the target exists, rename() replaces it: both whole or not at all.
+  if (error == 0)
+    error = (overwrite ? ::rename(temporary.c_str(), path.c_str()) : ::link(temporary.c_str(), path.c_str())) == 0
+                ? 0
+                : errno;
+  static_cast<void>(::unlink(temporary.c_str()));
+  if (error == EEXIST) throw std::runtime_error{"the store " + path + " exists; use --mage_overwrite to replace it"};
+  if (error != 0) throw failure("writing " + std::to_string(text.size()) + " bytes", error);
+}
+
+std::string default_store_path(const std::string& started_utc, const std::string& run_id) {
+  std::string stamp;
+  for (const char c : started_utc)
+    if (c != '-' && c != ':') stamp += c;
+  return "results/" + stamp + "-" + run_id.substr(0, 8) + ".json";
+}
+
+std::string journal_path(const std::string& store_path) { return store_path + std::string{journal_suffix}; }
+
+std::string store_path_of(const std::string& journal) {
+  if (!journal.ends_with(journal_suffix) || journal.size() == journal_suffix.size())
+    throw std::invalid_argument{"'" + journal + "' is no journal's name; one ends in " + std::string{journal_suffix} +
+                                ". Name the store with --benchmark_out"};
+  return journal.substr(0, journal.size() - journal_suffix.size());
+}
+
+}  // namespace mage

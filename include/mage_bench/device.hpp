@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one seam between measurement and hardware. CudaDevice and HostDevice implement it; tests bring a FakeDevice.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mage_bench/launch.hpp"
+#include "mage_bench/types.hpp"
+
+namespace mage {
+
+/// What a device says of itself; facts as (key, value) go to the store unchanged.
+struct DeviceInfo {
+  std::string name;
+  bool is_host = false;
+  int compute_capability = 0;   ///< major * 10 + minor; 0 on the host
+  std::size_t l2_bytes = 0;
+  std::size_t memory_bytes = 0;
+  std::vector<std::pair<std::string, std::string>> facts;
+};
+
+/// The two stamps of a span.
+enum class Stamp { begin, end };
+
+/// A captured graph of one operation repeated; made by Device::capture.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+  [[nodiscard]] virtual int kernel_nodes() const = 0;
+  [[nodiscard]] virtual int other_nodes() const = 0;
+  [[nodiscard]] virtual double instantiate_us() const = 0;
+};
+
+/// One kernel execution as the profiler saw it.
+struct KernelRecord {
+  std::string name;
+  std::uint64_t mark = 0;  ///< the trace_mark under which it was enqueued
+  double begin_us = 0, end_us = 0;
+  unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
+};
+
+/// What the in-band clock probe saw: cycles over nanoseconds of one short spin.
+struct ClockProbe {
+  double sm_mhz = 0;
+};
+
+/// Everything runs in order on one stream that the device owns. Failures throw std::runtime_error with the call,
+/// the error and what to do; UnavailableError where the device cannot do a thing at all.
+class Device {
+ public:
+  Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  virtual ~Device() = default;
+
+  [[nodiscard]] virtual const DeviceInfo& info() const = 0;
+  /// Why a mode cannot be timed on this device; nothing where it can.
+  [[nodiscard]] virtual std::optional<Unavailable> unavailable(TimingMode mode) const = 0;
+
+  // Memory: 256-byte aligned.
+  [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
+  virtual void deallocate(void* pointer) noexcept = 0;
+  virtual void upload(void* to, const void* from_host, std::size_t bytes) = 0;
+  virtual void download(void* to_host, const void* from, std::size_t bytes) = 0;
+  /// Enqueues filling `words` 32-bit words with `pattern`. `to` needs 4-byte alignment only.
+  virtual void fill(void* to, std::uint32_t pattern, std::size_t words) = 0;
+  /// Position-dependent 64-bit checksum of `words` 32-bit words; the same function on every device.
+  [[nodiscard]] virtual std::uint64_t checksum(const void* from, std::size_t words) = 0;
+
+  // Execution.
+  virtual void submit(Launch& launch) = 0;
+  virtual void synchronize() = 0;
+  /// An operation that does nothing, by the path of a real one: an empty kernel.
+  [[nodiscard]] virtual Launch empty_launch() const = 0;
+
+  // Time.
+  [[nodiscard]] virtual double now_us() = 0;  ///< host clock, steady
+  virtual void record(Stamp stamp) = 0;
+  [[nodiscard]] virtual bool reached(Stamp stamp) = 0;
+  [[nodiscard]] virtual double elapsed_us() = 0;  ///< from begin to end; both must be complete
+
+  // Protocol pieces.
+  /// Enqueues a kernel that spins for `us` microseconds and ends by itself: hides host enqueue time.
+  virtual void delay(double us) = 0;
+  /// Enqueues a write sweep, then a read sweep, over more than twice L2: nothing useful and nothing dirty stays.
+  virtual void flush_l2() = 0;
+  /// Gives back any persisting carve-out of L2 that an operation may have left.
+  virtual void reset_persisting_l2() = 0;
+  /// Spins for some tens of microseconds and reports the SM clock; nothing on the host.
+  [[nodiscard]] virtual std::optional<ClockProbe> probe_clock() = 0;
+
+  // Graphs.
+  [[nodiscard]] virtual std::unique_ptr<Graph> capture(Launch& launch, int operations) = 0;
+  virtual void replay(Graph& graph) = 0;
+
+  // Kernel activity. Between start and stop, kernels enqueued after trace_mark(k) carry mark k.
+  virtual void trace_start() = 0;
+  virtual void trace_mark(std::uint64_t mark) = 0;
+  [[nodiscard]] virtual std::vector<KernelRecord> trace_stop() = 0;
+
+  // For profilers around one benchmark: cudaProfilerStart/Stop.
+  virtual void profiler_start() = 0;
+  virtual void profiler_stop() = 0;
+};
+
+[[nodiscard]] std::unique_ptr<Device> make_host_device();
+
+/// The number of CUDA devices, without creating a context; or why there is none.
+struct CudaPresence {
+  int count = 0;
+  std::optional<Unavailable> why_not;
+};
+[[nodiscard]] CudaPresence cuda_presence();
+/// Throws UnavailableError where cuda_presence() says so, std::invalid_argument where `index` is out of range.
+[[nodiscard]] std::unique_ptr<Device> make_cuda_device(int index);
+
+}  // namespace mage

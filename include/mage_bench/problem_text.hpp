@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts that families print and parse their problems' names from: "5x32-tail-s7-o1".
+#pragma once
+
+#include <string_view>
+
+#include "mage_bench/operand.hpp"
+
+namespace mage {
+
+/// Takes `literal` off the front of `text`; false, and nothing taken, where it isn't there.
+[[nodiscard]] bool take(std::string_view& text, std::string_view literal);
+/// Takes a decimal number in [0, at_most]: digits only, no leading zero.
+[[nodiscard]] bool take_number(std::string_view& text, uint64 at_most, uint64& out);
+/// Takes "<rows>x<cols>", both at least 1, of so few elements that a tensor's bytes fit 63 bits.
+[[nodiscard]] bool take_shape(std::string_view& text, int64& rows, int64& cols);
+/// Takes "-<distribution>".
+[[nodiscard]] bool take_distribution(std::string_view& text, Distribution& out);
+
+[[nodiscard]] Text print_shape(int64 rows, int64 cols);
+
+}  // namespace mage

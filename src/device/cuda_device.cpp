@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cuda_profiler_api.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <stdexcept>
+
+#include "device/cupti_trace.hpp"
+#include "device/harness_kernels.hpp"
+#include "mage_bench/cuda.hpp"
+#include "mage_bench/device.hpp"
+
+namespace mage {
+
+namespace detail {
+void throw_cuda_error(cudaError_t error, const char* what, std::source_location where) {
+  static_cast<void>(cudaGetLastError());
+  throw std::runtime_error{std::string{what} + " failed: " + cudaGetErrorName(error) + " (" +
+                           cudaGetErrorString(error) + ") at " + where.file_name() + ":" +
+                           std::to_string(where.line())};
+}
+}  // namespace detail
+
+namespace {
+
+// A CUPTI or capture refusal is about the tool, an illegal address about the variant.
+bool is_capture_error(cudaError_t error) {
+  switch (error) {
+    case cudaErrorStreamCaptureUnsupported:
+    case cudaErrorStreamCaptureInvalidated:
+    case cudaErrorStreamCaptureMerge:
+    case cudaErrorStreamCaptureUnmatched:
+    case cudaErrorStreamCaptureUnjoined:
+    case cudaErrorStreamCaptureIsolation:
+    case cudaErrorStreamCaptureImplicit:
+    case cudaErrorStreamCaptureWrongThread: return true;
+    default: return false;
+  }
+}
+
+class CapturedGraph final : public Graph {
+ public:
+  CapturedGraph(CudaGraph graph, cudaStream_t stream) : graph_{std::move(graph)} {
+    std::size_t count = 0;
+    check(cudaGraphGetNodes(graph_.get(), nullptr, &count), "cudaGraphGetNodes");
+    std::vector<cudaGraphNode_t> nodes(count);
+    check(cudaGraphGetNodes(graph_.get(), nodes.data(), &count), "cudaGraphGetNodes");
+    for (auto* node : nodes) {
+      cudaGraphNodeType type{};
+      check(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
+      (type == cudaGraphNodeTypeKernel ? kernel_nodes_ : other_nodes_) += 1;
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    check(cudaGraphInstantiate(exec_.put(), graph_.get(), 0), "cudaGraphInstantiate");
+    instantiate_us_ = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+    check(cudaGraphUpload(exec_.get(), stream), "cudaGraphUpload");
+  }
+  [[nodiscard]] int kernel_nodes() const override { return kernel_nodes_; }
+  [[nodiscard]] int other_nodes() const override { return other_nodes_; }
+  [[nodiscard]] double instantiate_us() const override { return instantiate_us_; }
+  [[nodiscard]] cudaGraphExec_t exec() const { return exec_.get(); }
+
+ private:
+  CudaGraph graph_;
+  CudaGraphExec exec_;
+  int kernel_nodes_ = 0, other_nodes_ = 0;
+  double instantiate_us_ = 0;
+};
+
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
+  return value;
+}
+
+std::string version_text(int encoded) {
+  return std::to_string(encoded / 1000) + "." + std::to_string(encoded % 1000 / 10);
+}
+
+std::string uuid_text(const cudaUUID_t& uuid) {
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    char byte[3];
+    std::snprintf(byte, sizeof byte, "%02x", static_cast<unsigned>(static_cast<unsigned char>(uuid.bytes[i])));
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += byte;
+  }
+  return text;
+}
+
+DeviceInfo describe(int device) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  int driver = 0;
+  int runtime = 0;
+  check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+  char bus[32] = {};
+  check(cudaDeviceGetPCIBusId(bus, sizeof bus, device), "cudaDeviceGetPCIBusId");
+  DeviceInfo info;
+  info.name = properties.name;
+  info.compute_capability = properties.major * 10 + properties.minor;
+  info.l2_bytes = static_cast<std::size_t>(properties.l2CacheSize);
+  info.memory_bytes = properties.totalGlobalMem;
+  info.facts = {{"uuid", uuid_text(properties.uuid)},
+                {"pci_bus_id", bus},
+                {"compute_capability", std::to_string(properties.major) + "." + std::to_string(properties.minor)},
+                {"sm_count", std::to_string(properties.multiProcessorCount)},
+                {"l2_bytes", std::to_string(properties.l2CacheSize)},
+                {"memory_bytes", std::to_string(properties.totalGlobalMem)},
+                {"ecc_enabled", std::to_string(attribute(cudaDevAttrEccEnabled, device))},
+                {"cuda_driver_api", version_text(driver)},
+                {"cuda_runtime", version_text(runtime)}};
+  return info;
+}
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(int index) {
+    check(cudaSetDevice(index), "cudaSetDevice");
+    info_ = describe(index);
+    blocks_ = attribute(cudaDevAttrMultiProcessorCount, index) * 8;
+    check(cudaStreamCreateWithFlags(stream_.put(), cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    check(cudaEventCreate(begin_.put()), "cudaEventCreate");
+    check(cudaEventCreate(end_.put()), "cudaEventCreate");
+    constexpr std::size_t mebibyte = 1U << 20U;
+    flush_words_ = std::max(info_.l2_bytes * 8 / 3, 32 * mebibyte) / mebibyte * mebibyte / sizeof(uint32);
+    flush_ = allocate(flush_words_ * sizeof(uint32));
+    scratch_ = static_cast<uint64*>(allocate(4 * sizeof(uint64)));
+    preload();
+  }
+  ~CudaDevice() override {
+    static_cast<void>(cudaStreamSynchronize(stream_.get()));
+    deallocate(flush_);
+    deallocate(scratch_);
+  }
+
+  [[nodiscard]] const DeviceInfo& info() const override { return info_; }
+  [[nodiscard]] std::optional<Unavailable> unavailable(TimingMode) const override { return std::nullopt; }
+
+  [[nodiscard]] void* allocate(std::size_t bytes) override {
+    void* pointer = nullptr;
+    const auto error = cudaMalloc(&pointer, bytes);
+    if (error == cudaErrorMemoryAllocation) {
+      static_cast<void>(cudaGetLastError());
+      throw UnavailableError{Unavailable::memory, "cudaMalloc(" + std::to_string(bytes) +
+                                                      " bytes) failed: out of device memory; lower --mage_max_bytes"};
+    }
+    check(error, "cudaMalloc");
+    return pointer;
+  }
+  void deallocate(void* pointer) noexcept override { static_cast<void>(cudaFree(pointer)); }
+  void upload(void* to, const void* from_host, std::size_t bytes) override {
+    check(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, stream_.get()), "cudaMemcpyAsync to device");
+    synchronize();
+  }
+  void download(void* to_host, const void* from, std::size_t bytes) override {
+    check(cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost, stream_.get()), "cudaMemcpyAsync to host");
+    synchronize();
+  }
+  void fill(void* to, std::uint32_t pattern, std::size_t words) override {
+    if (words != 0) harness::launch_fill(static_cast<uint32*>(to), words, pattern, blocks_, stream_.get());
+  }
+  [[nodiscard]] std::uint64_t checksum(const void* from, std::size_t words) override {
+    check(cudaMemsetAsync(scratch_, 0, sizeof(uint64), stream_.get()), "cudaMemsetAsync");
+    harness::launch_checksum(static_cast<const uint32*>(from), words, scratch_, blocks_, stream_.get());
+    std::uint64_t total = 0;
+    download(&total, scratch_, sizeof total);
+    return total;
+  }
+
+  void submit(Launch& launch) override { launch(StreamHandle{stream_.get()}); }
+  void synchronize() override {
+    check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
+    check(cudaGetLastError(), "a kernel launch");
+  }
+  [[nodiscard]] Launch empty_launch() const override {
+    return [](StreamHandle stream) { harness::launch_empty(cuda_stream(stream)); };
+  }
+
+  [[nodiscard]] double now_us() override {
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+  void record(Stamp stamp) override { check(cudaEventRecord(event(stamp), stream_.get()), "cudaEventRecord"); }
+  [[nodiscard]] bool reached(Stamp stamp) override {
+    const auto error = cudaEventQuery(event(stamp));
+    if (error == cudaErrorNotReady) {
+      static_cast<void>(cudaGetLastError());
+      return false;
+    }
+    check(error, "cudaEventQuery");
+    return true;
+  }
+  [[nodiscard]] double elapsed_us() override {
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, begin_.get(), end_.get()), "cudaEventElapsedTime");
+    return static_cast<double>(milliseconds) * 1e3;
+  }
+
+  void delay(double us) override { harness::launch_delay(static_cast<uint64>(us * 1e3), stream_.get()); }
+  void flush_l2() override {
+    harness::launch_sweep(static_cast<uint32*>(flush_), flush_words_, ++flushes_,
+                          reinterpret_cast<uint32*>(scratch_ + 3), blocks_, stream_.get());
+  }
+  void reset_persisting_l2() override {
+    // Devices without a persisting carve-out answer cudaErrorUnsupportedLimit: then there is nothing to give back.
+    static_cast<void>(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 0));
+    static_cast<void>(cudaCtxResetPersistingL2Cache());
+    static_cast<void>(cudaGetLastError());
+  }
+  [[nodiscard]] std::optional<ClockProbe> probe_clock() override {
+    constexpr uint64 nanoseconds = 20'000;
+    harness::launch_clock_probe(nanoseconds, scratch_ + 1, stream_.get());
+    std::uint64_t seen[2] = {};
+    download(seen, scratch_ + 1, sizeof seen);
+    if (seen[1] == 0) return std::nullopt;
+    return ClockProbe{static_cast<double>(seen[0]) * 1e3 / static_cast<double>(seen[1])};
+  }
+
+  [[nodiscard]] std::unique_ptr<Graph> capture(Launch& launch, int operations) override {
+    synchronize();
+    check(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    for (int i = 0; i < operations; ++i) launch(StreamHandle{stream_.get()});
+    const auto inside = cudaGetLastError();
+    CudaGraph graph;
+    const auto ended = cudaStreamEndCapture(stream_.get(), graph.put());
+    static_cast<void>(cudaGetLastError());
+    for (const auto error : {inside, ended})
+      if (is_capture_error(error))
+        throw UnavailableError{Unavailable::capture_illegal,
+                               std::string{"stream capture: "} + cudaGetErrorString(error)};
+    check(inside, "a launch inside a capture");
+    check(ended, "cudaStreamEndCapture");
+    auto captured = std::make_unique<CapturedGraph>(std::move(graph), stream_.get());
+    if (captured->kernel_nodes() + captured->other_nodes() == 0)
+      throw UnavailableError{Unavailable::capture_illegal,
+                             "the captured graph is empty: the operation did not use the stream that it was given"};
+    return captured;
+  }
+  void replay(Graph& graph) override {
+    check(cudaGraphLaunch(static_cast<CapturedGraph&>(graph).exec(), stream_.get()), "cudaGraphLaunch");
+  }
+
+  void trace_start() override { trace_.start(); }
+  void trace_mark(std::uint64_t mark) override { trace_.mark(mark); }
+  [[nodiscard]] std::vector<KernelRecord> trace_stop() override {
+    synchronize();
+    return trace_.stop();
+  }
+
+  void profiler_start() override { static_cast<void>(cudaProfilerStart()); }
+  void profiler_stop() override { static_cast<void>(cudaProfilerStop()); }
+
+ private:
+  [[nodiscard]] cudaEvent_t event(Stamp stamp) const { return stamp == Stamp::begin ? begin_.get() : end_.get(); }
+  // Modules load at a kernel's first launch, which can wait for running kernels: never inside a gate.
+  void preload() {
+    harness::launch_empty(stream_.get());
+    delay(1);
+    flush_l2();
+    fill(scratch_, 0, 2);
+    static_cast<void>(checksum(scratch_, 2));
+    static_cast<void>(probe_clock());
+    synchronize();
+  }
+
+  DeviceInfo info_;
+  CudaStream stream_;
+  CudaEvent begin_, end_;
+  int blocks_ = 0;
+  std::size_t flush_words_ = 0;
+  void* flush_ = nullptr;
+  uint64* scratch_ = nullptr;  // [0] checksum, [1..2] clock probe, [3] the sweep's sink
+  uint32 flushes_ = 0;
+  CuptiTrace trace_;
+};
+
+}  // namespace
+
+CudaPresence cuda_presence() {
+  int count = 0;
+  const auto error = cudaGetDeviceCount(&count);
+  static_cast<void>(cudaGetLastError());
+  if (error != cudaSuccess || count == 0) return {0, Unavailable::no_cuda_device};
+  return {count, std::nullopt};
+}
+
+std::unique_ptr<Device> make_cuda_device(int index) {
+  const auto presence = cuda_presence();
+  if (presence.why_not) throw UnavailableError{*presence.why_not, std::string{explain(*presence.why_not)}};
+  if (index < 0 || index >= presence.count)
+    throw std::invalid_argument{"device " + std::to_string(index) + " asked for, but there are " +
+                                std::to_string(presence.count) + ": use 0 to " + std::to_string(presence.count - 1)};
+  return std::make_unique<CudaDevice>(index);
+}
+
+}  // namespace mage

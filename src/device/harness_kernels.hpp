@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of the measuring protocol itself. Their names begin with mage_harness_, so that traces tell them apart.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "mage_bench/contract.hpp"
+
+namespace mage::harness {
+
+void launch_empty(cudaStream_t stream);
+/// Spins until `nanoseconds` have passed on %globaltimer.
+void launch_delay(uint64 nanoseconds, cudaStream_t stream);
+/// Writes, then reads, the whole of `buffer`; `sink` is never written but keeps the reads alive.
+void launch_sweep(uint32* buffer, std::size_t words, uint32 value, uint32* sink, int blocks, cudaStream_t stream);
+void launch_fill(uint32* buffer, std::size_t words, uint32 pattern, int blocks, cudaStream_t stream);
+/// Adds the checksum of `words` words to *total.
+void launch_checksum(const uint32* buffer, std::size_t words, uint64* total, int blocks, cudaStream_t stream);
+/// Spins for `nanoseconds` and writes {cycles of %clock64, nanoseconds of %globaltimer} to out[0..1].
+void launch_clock_probe(uint64 nanoseconds, uint64* out, cudaStream_t stream);
+
+}  // namespace mage::harness

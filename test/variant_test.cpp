@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every variant on every test problem: right, whole, inside its buffers, repeatable, on its stream, capturable.
+#include <gtest/gtest.h>
+
+#include "bench/plan.hpp"
+#include "mage_bench/case.hpp"
+#include "mage_bench/device.hpp"
+#include "test/support/gpu.hpp"
+#include "test/support/variants.hpp"
+
+namespace mage {
+namespace {
+
+using test::VariantParam;
+using test::Where;
+
+constexpr int flake_runs = 20;
+
+/// One poisoned call; the verdict of the gate.
+Verdict run_once(Device& device, Case& bound, Launch& launch) {
+  bound.poison();
+  device.submit(launch);
+  return bound.check();
+}
+
+/// All that holds of a variant on a problem it accepts.
+void expect_sound(Device& device, const Family& family, const VariantInfo& variant, const AnyProblem& problem) {
+  SCOPED_TRACE(std::string{family.name()} + "/" + variant.name + "/" + problem.name);
+  const Oracle oracle{family, problem};
+  Case bound{device, oracle};
+  auto launch = bound.bind(variant);
+  const auto first = run_once(device, bound, launch);
+  ASSERT_TRUE(first.ok) << first.reason;
+  if (!variant.deterministic) return;
+  for (int run = 1; run < flake_runs; ++run) {
+    const auto again = run_once(device, bound, launch);
+    ASSERT_TRUE(again.ok) << "run " << run << ": " << again.reason;
+    ASSERT_EQ(again.output_checksum, first.output_checksum) << "run " << run << " gave other bits";
+  }
+}
+
+/// A graph that holds the operation, and whose replay gives the bits of a plain call.
+void expect_capturable(Device& device, const Family& family, const VariantInfo& variant, const AnyProblem& problem) {
+  SCOPED_TRACE(std::string{family.name()} + "/" + variant.name + "/" + problem.name);
+  const Oracle oracle{family, problem};
+  Case bound{device, oracle};
+  auto launch = bound.bind(variant);
+  const auto plain = run_once(device, bound, launch);
+  ASSERT_TRUE(plain.ok) << plain.reason;
+  const auto graph = device.capture(launch, 1);
+  EXPECT_GT(graph->kernel_nodes() + graph->other_nodes(), 0) << "the operation did not use the stream it was given";
+  bound.poison();
+  device.replay(*graph);
+  const auto replayed = bound.check();
+  ASSERT_TRUE(replayed.ok) << replayed.reason;
+  if (variant.deterministic) {
+    EXPECT_EQ(replayed.output_checksum, plain.output_checksum);
+  }
+}
+
+class HostVariantTest : public testing::TestWithParam<VariantParam> {};
+
+TEST_P(HostVariantTest, IsSound) {
+  const auto& [family, variant, problem] = GetParam();
+  if (!accepts(*variant, problem)) {
+    // Refusing is an answer; taking it after all would be a silent fallback.
+    const Oracle oracle{*family, problem};
+    const auto device = make_host_device();
+    const Case bound{*device, oracle};
+    EXPECT_THROW(static_cast<void>(bound.bind(*variant)), std::logic_error);
+    return;
+  }
+  const auto device = make_host_device();
+  expect_sound(*device, *family, *variant, problem);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HostVariantTest, testing::ValuesIn(test::variants_and_problems(Where::host)),
+                         test::test_name);
+
+class GpuVariantTest : public testing::TestWithParam<VariantParam> {
+ protected:
+  // One context for all of them: creating one costs more than most tests.
+  static Device& device() {
+    static const auto shared = make_cuda_device(0);
+    return *shared;
+  }
+  [[nodiscard]] static bool runnable(const VariantInfo& variant) {
+    return device().info().compute_capability >= variant.min_cc;
+  }
+};
+
+TEST_P(GpuVariantTest, IsSoundOnEveryProblemItAccepts) {
+  MAGE_NEED_GPU();
+  const auto& [family, variant, unused] = GetParam();
+  if (!runnable(*variant)) GTEST_SKIP() << "needs compute capability " << variant->min_cc;
+  int accepted = 0;
+  for (const auto& problem : family->test_problems()) {
+    if (test::is_large(*family, problem) || !accepts(*variant, problem)) continue;
+    accepted += 1;
+    expect_sound(device(), *family, *variant, problem);
+  }
+  EXPECT_GT(accepted, 0) << "a variant that accepts no test problem is not tested";
+}
+
+TEST_P(GpuVariantTest, IsCapturable) {
+  MAGE_NEED_GPU();
+  const auto& [family, variant, unused] = GetParam();
+  if (!runnable(*variant)) GTEST_SKIP() << "needs compute capability " << variant->min_cc;
+  int captured = 0;
+  for (const auto& problem : family->test_problems()) {
+    if (captured == 3) break;
+    if (test::is_large(*family, problem) || !accepts(*variant, problem)) continue;
+    captured += 1;
+    expect_capturable(device(), *family, *variant, problem);
+  }
+}
+
+TEST_P(GpuVariantTest, HandlesOffsetsBeyond31Bits) {
+  MAGE_NEED_GPU();
+  const auto& [family, variant, unused] = GetParam();
+  if (!runnable(*variant)) GTEST_SKIP() << "needs compute capability " << variant->min_cc;
+  int large = 0;
+  for (const auto& problem : family->test_problems()) {
+    if (!test::is_large(*family, problem) || !accepts(*variant, problem)) continue;
+    const auto operands = family->operands(problem);
+    if (Case::host_bytes(operands) > free_host_bytes() || Case::device_bytes(operands) > device().info().memory_bytes)
+      GTEST_SKIP() << problem.name << " needs " << Case::host_bytes(operands) << " bytes of host memory and "
+                   << Case::device_bytes(operands) << " of the device's";
+    large += 1;
+    SCOPED_TRACE(problem.name);
+    const Oracle oracle{*family, problem};
+    Case bound{device(), oracle};
+    auto launch = bound.bind(*variant);
+    const auto verdict = run_once(device(), bound, launch);
+    EXPECT_TRUE(verdict.ok) << verdict.reason;
+  }
+  if (large == 0) GTEST_SKIP() << "the variant accepts no large problem";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GpuVariantTest, testing::ValuesIn(test::variants(Where::cuda)), test::test_name);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuVariantTest);  // a build without CUDA has none
+
+}  // namespace
+}  // namespace mage
