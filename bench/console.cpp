@@ -35,7 +35,7 @@ std::string interval(const Json& value) {
 }
 
 std::string rate(const Json& value) {
-  return value.is_null() ? "-" : fmt::format("{:.{}f}", value.get<double>(), value.get<double>() < 100 ? 2 : 0);
+  return value.is_null() || value == 0.0 ? "-" : fmt::format("{:.4g}", value.get<double>());
 }
 
 }  // namespace
@@ -114,8 +114,8 @@ std::string describe_plan(const Plan& plan, const Options& options) {
                                  plan.balanced ? "" : "; order NOT balanced: rounds are no multiple of the design");
   for (const auto& problem : plan.problems) {
     const auto operands = problem.family->operands(problem.problem);
-    text += fmt::format("\n{}/{}: {} bytes on the device, {} on the host; {} steps\n", problem.family->name(),
-                        problem.problem.name, Case::device_bytes(operands), Case::host_bytes(operands),
+    text += fmt::format("\n{}/{}{}: {} bytes on the device, {} on the host; {} steps\n", problem.family->name(),
+                        problem.problem.name, problem.traced ? " (traced pass)" : "", Case::device_bytes(operands), Case::host_bytes(operands),
                         problem.steps.size());
     for (const int index : problem.fixtures) {
       const auto& fixture = plan.fixtures[static_cast<std::size_t>(index)];

@@ -238,6 +238,13 @@ std::vector<std::string> event_names(std::uint64_t event_reasons) {
   return names;
 }
 
+bool throttled(std::uint64_t event_reasons) {
+  const auto names = event_names(event_reasons);
+  return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+    return name.ends_with("slowdown") || name == "sw_power_cap" || name == "sync_boost";
+  });
+}
+
 Json to_json(const Nvml::Reading& reading) {
   Json limited = Json::object();
   for (const auto& policy : policies) {
@@ -251,6 +258,7 @@ Json to_json(const Nvml::Reading& reading) {
           {"power_w", or_null(reading.power_w)},
           {"event_reasons", or_null(reading.event_reasons)},
           {"event_names", reading.event_reasons ? Json(event_names(*reading.event_reasons)) : Json(nullptr)},
+          {"throttled", reading.event_reasons ? Json(throttled(*reading.event_reasons)) : Json(nullptr)},
           {"limited_us", std::move(limited)}};
 }
 

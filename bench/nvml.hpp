@@ -68,6 +68,9 @@ class Nvml {
 /// The names of the set bits, as in {"sw_power_cap"}; a bit without a name gives "bit_<n>".
 [[nodiscard]] std::vector<std::string> event_names(std::uint64_t event_reasons);
 
+/// True where power, heat or the board holds the clocks down; idleness and chosen application clocks do not count.
+[[nodiscard]] bool throttled(std::uint64_t event_reasons);
+
 /// Every key is there; null stands for what is unknown.
 [[nodiscard]] nlohmann::ordered_json to_json(const Nvml::Reading& reading);
 

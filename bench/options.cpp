@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <fmt/format.h>
 #include <regex>
 
@@ -92,7 +93,6 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
   std::vector<std::string> context;
   std::string list_format;
   std::string color = "auto";
-  std::string byte_limit;
 
   constexpr const char* library = "Google Benchmark's flags";
   app.add_option("--benchmark_filter", options.filter,
@@ -128,14 +128,18 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
                  "Seconds that one fixture may spend in one round [0.25]; a slow one takes fewer samples, at least one")
       ->check(CLI::Range(1e-4, 3600.0))
       ->group(protocol);
-  app.add_option("--mage_seed", options.seed, "Seed of the execution order [1]")->group(protocol);
+  app.add_option("--mage_seed", options.seed, "Seed of the execution order [1]")
+      ->check(CLI::NonNegativeNumber)
+      ->group(protocol);
   app.add_option("--mage_problem", options.problems,
                  "Measure family/problem too, as in gelu/1000x3001-o1; repeatable")
       ->group(protocol);
   app.add_option("--mage_device", options.device, "CUDA device [0]")->check(CLI::Range(0, 1024))->group(protocol);
-  app.add_option("--mage_max_bytes", byte_limit,
-                 "Problems that need more memory are unavailable; 512MiB, 8GiB, bytes [what is free]")
-      ->group(protocol);
+  auto* byte_limit =
+      app.add_option("--mage_max_bytes", options.max_bytes,
+                     "Problems whose operands need more are unavailable; 512MiB, 8GiB, bytes [what is free]")
+          ->transform(CLI::AsSizeValue{false})
+          ->group(protocol);
   app.add_flag("--mage_require_gpu", options.require_gpu, "Fail where a CUDA row is unavailable for want of a GPU")
       ->group(protocol);
 
@@ -170,6 +174,8 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
     for (const auto& flag : refused)
       if (const auto* given = app.get_option("--" + std::string{flag.flag}); given->count() > 0)
         throw CLI::ValidationError{"--" + std::string{flag.flag}, std::string{"refused: "} + flag.why};
+    if (std::isnan(options.round_budget_s))  // no range excludes it
+      throw CLI::ValidationError{"--mage_round_budget", "nan is no number of seconds"};
     if (!modes.empty()) options.modes = parse_modes(modes);
     options.context = parse_context(context);
     check_filter(options.filter);
@@ -178,12 +184,8 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
         throw CLI::ValidationError{"--mage_list", "'" + list_format + "' is no list format; choose json or text"};
       options.list = list_format == "json" ? ListFormat::json : ListFormat::text;
     }
-    if (!byte_limit.empty()) {
-      CLI::AsSizeValue as_size{false};
-      if (const auto why = as_size(byte_limit); !why.empty()) throw CLI::ValidationError{"--mage_max_bytes", why};
-      options.max_bytes = std::stoull(byte_limit);
-      if (options.max_bytes == 0) throw CLI::ValidationError{"--mage_max_bytes", "0 bytes leave nothing to measure"};
-    }
+    if (byte_limit->count() > 0 && options.max_bytes == 0)
+      throw CLI::ValidationError{"--mage_max_bytes", "0 bytes leave nothing to measure"};
     if (options.filter.empty() || options.filter == "all") options.filter = ".";
   } catch (const CLI::CallForHelp&) {
     return {std::nullopt, 0, app.help()};

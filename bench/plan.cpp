@@ -101,19 +101,22 @@ struct Block {
 std::vector<Block> make_blocks(const Plan& plan, const std::vector<int>& members, const Options& options,
                                std::uint64_t seed) {
   std::vector<Block> blocks;
-  for (const auto mode : all_modes) {
-    Block block;
-    block.mode = mode;
-    for (const int i : members) {
-      const auto& fixture = plan.fixtures[static_cast<std::size_t>(i)];
-      if (fixture.mode == mode && fixture.status == Status::ok) block.fixtures.push_back(i);
+  // Host variants are a comparison of their own: beside seconds of CPU work a GPU would cool down and slow its clock.
+  for (const bool on_host : {false, true})
+    for (const auto mode : all_modes) {
+      Block block;
+      block.mode = mode;
+      for (const int i : members) {
+        const auto& fixture = plan.fixtures[static_cast<std::size_t>(i)];
+        if (fixture.mode == mode && fixture.status == Status::ok && fixture.variant->on_host() == on_host)
+          block.fixtures.push_back(i);
+      }
+      if (block.fixtures.empty()) continue;
+      const int treatments = static_cast<int>(block.fixtures.size());
+      block.rounds = options.rounds > 0 ? options.rounds : default_rounds(treatments, fewest_rounds);
+      block.order = balanced_order(treatments, block.rounds, seed + 2 * static_cast<std::uint64_t>(mode) + on_host);
+      blocks.push_back(std::move(block));
     }
-    if (block.fixtures.empty()) continue;
-    const int treatments = static_cast<int>(block.fixtures.size());
-    block.rounds = options.rounds > 0 ? options.rounds : default_rounds(treatments, fewest_rounds);
-    block.order = balanced_order(treatments, block.rounds, seed + static_cast<std::uint64_t>(mode));
-    blocks.push_back(std::move(block));
-  }
   return blocks;
 }
 
@@ -127,20 +130,18 @@ void append_round(const Block& block, int round, std::vector<Step>& steps) {
   }
 }
 
-/// Round by round, the modes of a round in a shuffled order. The kernel mode follows as a pass of its own,
-/// so that no other mode is timed between two traces.
+/// Round by round, the modes of a round in a shuffled order.
 std::vector<Step> order_steps(const std::vector<Block>& blocks, std::uint64_t seed) {
   int most_rounds = 0;
   for (const auto& block : blocks) most_rounds = std::max(most_rounds, block.rounds);
   std::vector<Step> steps;
-  for (const bool traced : {false, true})
-    for (int round = 0; round < most_rounds; ++round) {
-      std::vector<const Block*> now;
-      for (const auto& block : blocks)
-        if (round < block.rounds && (block.mode == TimingMode::kernel) == traced) now.push_back(&block);
-      shuffle(now, seed, static_cast<std::uint32_t>(round));
-      for (const auto* block : now) append_round(*block, round, steps);
-    }
+  for (int round = 0; round < most_rounds; ++round) {
+    std::vector<const Block*> now;
+    for (const auto& block : blocks)
+      if (round < block.rounds) now.push_back(&block);
+    shuffle(now, seed, static_cast<std::uint32_t>(round));
+    for (const auto* block : now) append_round(*block, round, steps);
+  }
   return steps;
 }
 
@@ -190,13 +191,17 @@ Plan make_plan(std::vector<Fixture> fixtures, const Options& options) {
   Plan plan;
   plan.fixtures = std::move(fixtures);
   plan.rounds.assign(plan.fixtures.size(), 0);
-  for (std::size_t i = 0; i < plan.fixtures.size(); ++i) {
-    const auto& fixture = plan.fixtures[i];
-    const bool continues = !plan.problems.empty() && plan.problems.back().family == fixture.family &&
-                           plan.problems.back().problem.name == fixture.problem.name;
-    if (!continues) plan.problems.push_back({fixture.family, fixture.problem, {}, {}});
-    plan.problems.back().fixtures.push_back(static_cast<int>(i));
-  }
+  // The kernel mode is a pass of its own at the end of the run: CUPTI, once attached, slows later calls a little.
+  for (const bool traced : {false, true})
+    for (std::size_t i = 0; i < plan.fixtures.size(); ++i) {
+      const auto& fixture = plan.fixtures[i];
+      if ((fixture.mode == TimingMode::kernel) != traced) continue;
+      const bool continues = !plan.problems.empty() && plan.problems.back().traced == traced &&
+                             plan.problems.back().family == fixture.family &&
+                             plan.problems.back().problem.name == fixture.problem.name;
+      if (!continues) plan.problems.push_back({fixture.family, fixture.problem, traced, {}, {}});
+      plan.problems.back().fixtures.push_back(static_cast<int>(i));
+    }
   std::uint64_t seed = options.seed;
   for (auto& problem : plan.problems) {
     const auto blocks = make_blocks(plan, problem.fixtures, options, seed);

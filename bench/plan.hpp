@@ -28,15 +28,16 @@ struct Fixture {
 struct Step {
   int fixture = 0;
   int round = 0;        ///< from 0
-  int position = 0;     ///< within its block (problem, mode, round)
+  int position = 0;     ///< within its block (problem, mode, host or CUDA, round)
   int predecessor = -1;  ///< fixture that ran before it in the block; -1 for the first
 };
 
-/// A problem and the fixtures measured on it; their memory lives from its first step to its last.
+/// A problem and the fixtures measured on it in one pass; their memory lives from its first step to its last.
 struct ProblemPlan {
   const Family* family = nullptr;
   AnyProblem problem;
-  std::vector<int> fixtures;  ///< all of the problem's, also those that cannot run
+  bool traced = false;        ///< the pass of mode kernel
+  std::vector<int> fixtures;  ///< all of the problem's in this pass, also those that cannot run
   std::vector<Step> steps;
 };
 

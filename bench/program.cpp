@@ -81,7 +81,10 @@ Json plan_json(const Plan& plan) {
     if (problem.steps.empty()) continue;
     Json steps = Json::array();
     for (const auto& step : problem.steps) steps.push_back({step.fixture, step.round});
-    problems.push_back({{"family", problem.family->name()}, {"problem", problem.problem.name}, {"steps", steps}});
+    problems.push_back({{"family", problem.family->name()},
+                        {"problem", problem.problem.name},
+                        {"traced", problem.traced},
+                        {"steps", steps}});
   }
   Json fixtures = Json::array();
   for (const auto& fixture : plan.fixtures) fixtures.push_back(fixture.name);
@@ -242,9 +245,9 @@ class Measurement {
     std::map<int, std::vector<const Json*>> rows;
     for (const auto& entry : entries_) {
       if (entry.at("kind") != "row") continue;
-      const auto& block = entry.at("row").at("mage");
-      if (block.at("problem") != problem.problem.name || block.at("family") != problem.family->name()) continue;
-      rows[entry.at("row").at("family_index").get<int>()].push_back(&entry.at("row"));
+      const int fixture = entry.at("row").at("family_index").get<int>();
+      if (std::find(problem.fixtures.begin(), problem.fixtures.end(), fixture) != problem.fixtures.end())
+        rows[fixture].push_back(&entry.at("row"));
     }
     std::set<std::string> without_time;
     for (const auto& entry : entries_)
@@ -253,7 +256,9 @@ class Measurement {
     for (const auto& [fixture, group] : rows)
       if (!without_time.contains(group.front()->at("name").get<std::string>())) aggregates.push_back(aggregate(group));
     if (!aggregates.empty())
-      console_.table(fmt::format("{}/{}", problem.family->name(), problem.problem.name), aggregates);
+      console_.table(fmt::format("{}/{}{}", problem.family->name(), problem.problem.name,
+                                 problem.traced ? " (traced pass)" : ""),
+                     aggregates);
   }
 
   /// True where the store was written. The journal goes only then.

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <stdexcept>
 
+#include "bench/gate.hpp"
 #include "bench/nvtx.hpp"
 #include "bench/sha256.hpp"
 #include "bench/statistics.hpp"
@@ -24,6 +25,8 @@ constexpr double settle_tolerance = 0.01;
 constexpr double settle_limit_us = 500e3;
 constexpr double invalid_share = 0.2;  // more samples than this behind a missed gate: no verdict
 constexpr double floor_factor = 3;
+// The 200 of mode host resolve percentiles of a launch path; a kernel on the CPU has none.
+constexpr int host_variant_samples = 20;
 
 int floor_samples(TimingMode mode) {
   switch (mode) {
@@ -36,30 +39,6 @@ int floor_samples(TimingMode mode) {
   }
   throw std::logic_error{"floor_samples: unknown mode"};
 }
-
-struct SamplerGroup {
-  explicit SamplerGroup(Sampler& sampler) : sampler_{sampler} { sampler_.open(); }
-  SamplerGroup(const SamplerGroup&) = delete;
-  SamplerGroup& operator=(const SamplerGroup&) = delete;
-  ~SamplerGroup() {
-    if (closed_) return;
-    try {
-      sampler_.close();  // an exception is under way: leave no trace running, report the first cause
-    } catch (const std::exception&) {
-      closed_ = true;
-    }
-  }
-  void close() {
-    closed_ = true;
-    sampler_.close();
-  }
-
- private:
-  Sampler& sampler_;
-  bool closed_ = false;
-};
-
-std::string hex(std::uint64_t value) { return fmt::format("{:016x}", value); }
 
 }  // namespace
 
@@ -160,39 +139,25 @@ void Runner::prepare(FixtureState& state, int fixture) {
     state.launch = shared->bind(*state.fixture->variant);
     state.sampler = make_sampler(mode, *state.device, state.launch);
     state.sampler->prepare();
-    state.samples_asked = options_.samples > 0 ? options_.samples : default_samples(mode);
+    state.samples_asked = options_.samples > 0            ? options_.samples
+                          : state.device->info().is_host ? host_variant_samples
+                                                         : default_samples(mode);
     state.samples = state.samples_asked;
   });
 }
 
-// Twice, each behind another poison, through the sampler itself: what is checked is what will be timed, and an
-// operation that works on its first call only is caught.
 void Runner::gate(FixtureState& state, const char* when) {
   guarded(state, [&] {
     const NvtxRange fixture_range{state.fixture->name};
     const NvtxRange phase{"verify"};
-    Verdict first;
-    for (int call = 0; call < 2; ++call) {
-      Samples discarded;
-      SamplerGroup group{*state.sampler};
-      state.sampler->sample(discarded, [&] { state.bound_case->poison(); });
-      auto verdict = state.bound_case->check();
-      group.close();
-      if (verdict.ok && call == 1 && state.fixture->variant->deterministic &&
-          verdict.output_checksum != first.output_checksum) {
-        verdict.ok = false;
-        verdict.reason = "two calls gave different bits, though the variant says it is deterministic";
-      }
-      if (call == 0 || !verdict.ok) first = verdict;
-      if (!verdict.ok) break;
-    }
+    const auto verdict = run_gate(*state.sampler, *state.bound_case, state.fixture->variant->deterministic);
     events_.record({{"kind", "gate"},
                     {"name", state.fixture->name},
                     {"when", when},
-                    {"ok", first.ok},
-                    {"worst_error_over_bound", first.worst},
-                    {"output_checksum", hex(first.output_checksum)}});
-    if (!first.ok) set_status(state, Status::wrong, fmt::format("gate {} the rounds: {}", when, first.reason));
+                    {"ok", verdict.ok},
+                    {"worst_error_over_bound", verdict.worst},
+                    {"output_checksum", fmt::format("{:016x}", verdict.output_checksum)}});
+    if (!verdict.ok) set_status(state, Status::wrong, fmt::format("gate {} the rounds: {}", when, verdict.reason));
   });
 }
 
@@ -317,12 +282,13 @@ bool Runner::settle(Device& device) {
   return false;
 }
 
-void Runner::read_device_state(Device& device) {
-  if (device.info().is_host || !events_.device_state) return;
-  if (auto reading = events_.device_state(device.now_us())) {
-    (*reading)["kind"] = "device";
-    events_.record(*reading);
-  }
+bool Runner::read_device_state(Device& device) {
+  if (device.info().is_host || !events_.device_state) return false;
+  auto reading = events_.device_state(device.now_us());
+  if (!reading) return false;
+  (*reading)["kind"] = "device";
+  events_.record(*reading);
+  return reading->value("throttled", Json(nullptr)) == true;
 }
 
 RoundResult Runner::measure(FixtureState& state, const Step& step) {
@@ -331,7 +297,7 @@ RoundResult Runner::measure(FixtureState& state, const Step& step) {
   const NvtxRange fixture_range{fixture.name};
   if (step.round == 0) pilot(state);
   const auto floor = floor_us(device, fixture.mode, step.round);
-  read_device_state(device);
+  bool is_throttled = read_device_state(device);
   device.reset_persisting_l2();
   const bool settled = settle(device);
   const auto clock_before = clock_mhz(device);
@@ -374,7 +340,7 @@ RoundResult Runner::measure(FixtureState& state, const Step& step) {
   }
   inside_samples_us_ += inside_us;
   const auto clock_after = clock_mhz(device);
-  read_device_state(device);
+  is_throttled = read_device_state(device) || is_throttled;
 
   auto& samples = result.samples;
   result.median_us = statistics::median(samples.us);
@@ -386,6 +352,7 @@ RoundResult Runner::measure(FixtureState& state, const Step& step) {
   if (!settled) flags.push_back(flag::clock_unsettled);
   if (clock_before && clock_after && std::fabs(*clock_after / *clock_before - 1) > settle_tolerance)
     flags.push_back(flag::clock_moved);
+  if (is_throttled) flags.push_back(flag::throttled);
   if (samples.gate_missed > 0) flags.push_back(flag::gate_missed);
   if (samples.gate_missed > invalid_share * count) flags.push_back(flag::unstable);
   if (samples.launch_bound > count / 2) flags.push_back(flag::launch_bound);

@@ -76,7 +76,8 @@ class Runner {
   [[nodiscard]] std::optional<double> floor_us(Device& device, TimingMode mode, int round);
   [[nodiscard]] bool settle(Device& device);
   [[nodiscard]] std::optional<double> clock_mhz(Device& device);
-  void read_device_state(Device& device);
+  /// True where the device says that it is throttled now.
+  bool read_device_state(Device& device);
   [[nodiscard]] RoundResult measure(FixtureState& state, const Step& step);
 
   const Options& options_;

@@ -3,7 +3,9 @@
 
 namespace mage {
 
-void EventSampler::prepare() { delay_us_ = pilot_delay_us(device_, launch_); }
+void EventSampler::prepare() {
+  delay_us_ = pilot_delay_us(device_, [this] { device_.submit(launch_); });
+ }
 
 void EventSampler::sample(Samples& out, const BeforeTimed& before_timed) {
   device_.submit(launch_);

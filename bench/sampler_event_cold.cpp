@@ -17,7 +17,7 @@ void EventColdSampler::sample(Samples& out, const BeforeTimed& before_timed) {
   device_.record(Stamp::end);
   out.gate_missed += device_.reached(Stamp::begin) ? 1 : 0;
   device_.synchronize();
-  out.us.push_back(device_.elapsed_us());
+  out.us.push_back(whole_ns(device_.elapsed_us()));
 }
 
 }  // namespace mage

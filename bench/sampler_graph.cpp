@@ -10,7 +10,6 @@ namespace {
 
 constexpr double target_us = 1000;
 constexpr double longest_us = 5000;
-constexpr double delay_us = 30;
 constexpr int most_operations = 100;
 
 }  // namespace
@@ -27,22 +26,23 @@ void GraphSampler::prepare() {
     throw std::runtime_error{"a graph of " + std::to_string(operations_) + " operations has " +
                              std::to_string(many_->kernel_nodes()) + " kernel nodes, a graph of one has " +
                              std::to_string(one_->kernel_nodes()) + ": the operation is not the same on every call"};
+  delay_us_ = pilot_delay_us(device_, [this] { device_.replay(*many_); });
 }
 
 void GraphSampler::sample(Samples& out, const BeforeTimed& before_timed) {
   device_.replay(*one_);
   double launch_us = 0;
-  const auto one = gated_span(device_, delay_us, [&] {
+  const auto one = gated_span(device_, delay_us_, [&] {
     const double begin_us = device_.now_us();
     device_.replay(*one_);
     launch_us = device_.now_us() - begin_us;
   });
   if (before_timed) before_timed();
-  const auto many = gated_span(device_, delay_us, [&] { device_.replay(*many_); });
-  out.us.push_back((many.us - one.us) / (operations_ - 1));
+  const auto many = gated_span(device_, delay_us_, [&] { device_.replay(*many_); });
+  out.us.push_back(whole_ps((many.us - one.us) / (operations_ - 1)));
   out.parts["replay_latency_us"].push_back(one.us);
   out.parts["span_k_us"].push_back(many.us);
-  out.parts["launch_us"].push_back(launch_us);
+  out.parts["launch_us"].push_back(whole_ns(launch_us));
   out.figures["operations_k"] = operations_;
   out.figures["kernel_nodes"] = one_->kernel_nodes();
   out.figures["other_nodes"] = one_->other_nodes();

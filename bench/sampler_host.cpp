@@ -16,8 +16,8 @@ void HostSampler::sample(Samples& out, const BeforeTimed& before_timed) {
   const double submitted_us = device_.now_us();
   device_.synchronize();
   const double done_us = device_.now_us();
-  out.us.push_back(done_us - begin_us);
-  out.parts["submit_us"].push_back(submitted_us - begin_us);
+  out.us.push_back(whole_ns(done_us - begin_us));
+  out.parts["submit_us"].push_back(whole_ns(submitted_us - begin_us));
 }
 
 }  // namespace mage

@@ -17,6 +17,11 @@ constexpr double tolerated_change = 0.05;
 void KernelSampler::prepare() {
   untraced_.prepare();
   device_.trace_start();  // a CUPTI that another tool holds says so here
+  delay_us_ = pilot_delay_us(device_, [this] {
+    device_.trace_mark(0);
+    device_.submit(launch_);
+    device_.trace_mark(0);
+  });
   static_cast<void>(device_.trace_stop());
 }
 
@@ -33,7 +38,7 @@ void KernelSampler::sample(Samples& out, const BeforeTimed& before_timed) {
   device_.submit(launch_);
   if (before_timed) before_timed();
   pending_.push_back({&out, 0});
-  const auto span = gated_span(device_, untraced_.delay_us(), [this] {
+  const auto span = gated_span(device_, delay_us_, [this] {
     device_.trace_mark(pending_.size());
     device_.submit(launch_);
     device_.trace_mark(0);
@@ -58,7 +63,7 @@ void KernelSampler::close() {
     double sum_us = 0;
     std::vector<std::string> names;
     for (std::size_t i = 0; i < kernels.size(); ++i) {
-      const double duration_us = kernels[i]->end_us - kernels[i]->begin_us;
+      const double duration_us = whole_ns(kernels[i]->end_us - kernels[i]->begin_us);
       sum_us += duration_us;
       names.push_back(kernels[i]->name);
       out.parts["kernel_" + std::to_string(i) + "_us"].push_back(duration_us);
@@ -68,9 +73,9 @@ void KernelSampler::close() {
       throw std::runtime_error{"the operation ran " + std::to_string(names.size()) + " kernels in one sample and " +
                                std::to_string(out.kernels.size()) +
                                " in another, or other ones: not the same work on every call"};
-    out.us.push_back(sum_us);
+    out.us.push_back(whole_ns(sum_us));
     out.parts["span_us"].push_back(pending_[k].span_us);
-    out.parts["gap_us"].push_back(pending_[k].span_us - sum_us);
+    out.parts["gap_us"].push_back(whole_ns(pending_[k].span_us - sum_us));
     spans_us[&out].push_back(pending_[k].span_us);
   }
   const double outside_us = statistics::median(outside_us_);

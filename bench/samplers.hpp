@@ -52,7 +52,6 @@ class EventSampler final : public Sampler {
   using Sampler::Sampler;
   void prepare() override;
   void sample(Samples& out, const BeforeTimed& before_timed = {}) override;
-  [[nodiscard]] double delay_us() const { return delay_us_; }
 
  private:
   double delay_us_ = 0;
@@ -91,6 +90,7 @@ class GraphSampler final : public Sampler {
  private:
   std::unique_ptr<Graph> one_, many_;
   int operations_ = 0;
+  double delay_us_ = 0;
 };
 
 /// No gate, no profiler: from the call to its return (submit) and to the end of the work (latency).
@@ -116,6 +116,7 @@ class KernelSampler final : public Sampler {
     double span_us;
   };
   EventSampler untraced_;
+  double delay_us_ = 0;  ///< longer than without the tracer, which makes every call slower
   std::vector<double> outside_us_;  ///< spans without the tracer, just before it starts
   std::vector<Pending> pending_;    ///< sample k carries mark k + 1
 };
@@ -123,6 +124,11 @@ class KernelSampler final : public Sampler {
 [[nodiscard]] std::unique_ptr<Sampler> make_sampler(TimingMode mode, Device& device, Launch& launch);
 /// Samples a round that the protocol asks for where the user does not.
 [[nodiscard]] int default_samples(TimingMode mode);
+
+/// The nearest nanosecond, below every clock's resolution here: keeps conversion noise out of the store.
+[[nodiscard]] double whole_ns(double us);
+/// The nearest picosecond, for times an operation that are quotients of measured spans.
+[[nodiscard]] double whole_ps(double us);
 
 /// One span of `body` between stamps, behind a delay; false in `held` where the gate was missed.
 struct GatedSpan {
@@ -132,7 +138,7 @@ struct GatedSpan {
 [[nodiscard]] GatedSpan gated_span(Device& device, double delay_us, const std::function<void()>& body);
 /// Median span of three gated operations: what pilots size their batches by.
 [[nodiscard]] double pilot_span_us(Device& device, Launch& launch);
-/// A delay that covers enqueueing one operation with room to spare.
-[[nodiscard]] double pilot_delay_us(Device& device, Launch& launch);
+/// A delay that covers enqueueing stamps and body, with room to spare.
+[[nodiscard]] double pilot_delay_us(Device& device, const std::function<void()>& body);
 
 }  // namespace mage

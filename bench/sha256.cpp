@@ -58,7 +58,8 @@ std::string sha256_file(const std::filesystem::path& path) {
   const auto fail = [&] {
     throw std::runtime_error{"cannot read " + path.string() + " for its SHA-256: " + std::strerror(errno)};
   };
-  const std::unique_ptr<std::FILE, decltype(&std::fclose)> file{std::fopen(path.c_str(), "rb"), &std::fclose};
+  const auto close = [](std::FILE* opened) { static_cast<void>(std::fclose(opened)); };
+  const std::unique_ptr<std::FILE, decltype(close)> file{std::fopen(path.c_str(), "rb"), close};
   if (file == nullptr) fail();
   Sha256 sum;
   std::vector<std::byte> block(1U << 20U);

@@ -32,6 +32,9 @@ inline constexpr const char* unverified_after = "unverified_after";
 /// One fixture over its rounds; what the console shows and what stands under mage.aggregates.
 [[nodiscard]] nlohmann::ordered_json aggregate(const std::vector<const nlohmann::ordered_json*>& rows);
 
+/// JSON text with one line for each row and for each entry of a list of the mage block: small, and fit for diff.
+[[nodiscard]] std::string store_text(const nlohmann::ordered_json& store);
+
 /// Writes to a temporary beside `path` and moves it there, so that `path` is whole or absent.
 /// Without `overwrite` an existing file is left alone. Throws std::runtime_error.
 void write_store(const std::string& path, const nlohmann::ordered_json& store, bool overwrite);

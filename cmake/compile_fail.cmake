@@ -8,8 +8,7 @@ foreach(file IN LISTS mage_compile_fail_files)
   add_test(
     NAME "compile_fail.${name}"
     COMMAND
-      ${CMAKE_COMMAND} "-DCXX=${CMAKE_CXX_COMPILER}" "-DSOURCE=${file}"
-      "-DINCLUDES=${PROJECT_SOURCE_DIR}/include\\;${PROJECT_SOURCE_DIR}/src"
+      ${CMAKE_COMMAND} "-DCXX=${CMAKE_CXX_COMPILER}" "-DSOURCE=${file}" "-DROOT=${PROJECT_SOURCE_DIR}"
       "-DOUTPUT=${PROJECT_BINARY_DIR}/test/compile_fail.${name}" -P
       "${PROJECT_SOURCE_DIR}/test/compile_fail/check.cmake"
   )

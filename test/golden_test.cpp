@@ -200,17 +200,19 @@ TEST(GpuGoldenTest, EveryVariantGivesTheExactValues) {
 }
 
 // test/data/<family>_bits.json: {"<variant>@<platform>": {"<problem>": "<sha256 of the outputs>"}}.
-// MAGE_WRITE_GOLDENS=<file> writes what was found, as {"<family>_bits.json": its content}.
+// MAGE_WRITE_GOLDENS=<file> writes {"<family>_bits.json": its content with what was found here}.
 TEST(GpuGoldenTest, TheBitsAreThoseSaved) {
   MAGE_NEED_GPU();
   const auto device = make_cuda_device(0);
   nlohmann::ordered_json found = nlohmann::ordered_json::object();
   std::set<std::string> missing;
+  int runs = 0;
   for (const auto& saved : saved_problems()) {
     const std::string family{saved.family->name()};
     const auto golden_name = family + "_bits.json";
     const auto golden_path = data_path(golden_name);
     const auto golden = std::filesystem::exists(golden_path) ? read_json(golden_path) : nlohmann::json::object();
+    if (!found.contains(golden_name)) found[golden_name] = golden;
     const Oracle oracle{*saved.family, saved.problem};
     Case saved_case{*device, oracle};
     for (const auto& variant : saved.family->variants()) {
@@ -229,6 +231,7 @@ TEST(GpuGoldenTest, TheBitsAreThoseSaved) {
       const auto key = variant.name + "@" + platform(*device);
       const auto hash = sha256(outputs);
       found[golden_name][key][saved.problem.name] = hash;
+      ++runs;
       if (!golden.contains(key) || !golden[key].contains(saved.problem.name)) {
         missing.insert(family + "/" + key + ":" + saved.problem.name);
         continue;
@@ -237,7 +240,7 @@ TEST(GpuGoldenTest, TheBitsAreThoseSaved) {
           << variant.source << " gives other bits on " << saved.problem.name << " than when they were saved";
     }
   }
-  EXPECT_FALSE(found.empty()) << "this device ran no deterministic variant of any saved family";
+  EXPECT_GT(runs, 0) << "this device ran no deterministic variant of any saved family";
   if (const char* path = std::getenv("MAGE_WRITE_GOLDENS")) {
     std::ofstream stream{path, std::ios::trunc};
     stream << found.dump(2) << "\n";

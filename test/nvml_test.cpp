@@ -194,7 +194,7 @@ TEST(NvmlEvents, NamesOfBits) {
 TEST(NvmlJson, NullStandsForWhatIsUnknown) {
   const auto empty = to_json({});
   EXPECT_EQ(empty, Json::parse(R"({"host_us": 0.0, "sm_mhz": null, "memory_mhz": null, "temperature_c": null,
-    "power_w": null, "event_reasons": null, "event_names": null, "limited_us": {"power": null, "thermal": null,
+    "power_w": null, "event_reasons": null, "event_names": null, "throttled": null, "limited_us": {"power": null, "thermal": null,
     "sync_boost": null, "board_limit": null, "low_utilization": null, "reliability": null, "app_clocks": null,
     "base_clocks": null}})"));
   Nvml::Reading reading;
@@ -206,8 +206,14 @@ TEST(NvmlJson, NullStandsForWhatIsUnknown) {
   const auto full = to_json(reading);
   EXPECT_EQ(full.at("sm_mhz"), 1755);
   EXPECT_EQ(full.at("event_names"), Json{"sw_power_cap"});
+  EXPECT_EQ(full.at("throttled"), true);
   EXPECT_EQ(full.at("limited_us").at("power"), 17);
   EXPECT_EQ(Json::parse(full.dump()), full);
+}
+
+TEST(NvmlJson, IdlenessAndChosenClocksAreNoThrottling) {
+  for (const std::uint64_t mask : {0x0U, 0x1U, 0x2U, 0x3U, 0x100U}) EXPECT_FALSE(throttled(mask)) << mask;
+  for (const std::uint64_t mask : {0x4U, 0x8U, 0x10U, 0x20U, 0x40U, 0x80U, 0x5U}) EXPECT_TRUE(throttled(mask)) << mask;
 }
 
 /// One value of nvidia-smi; empty where it isn't there.

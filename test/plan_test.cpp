@@ -121,11 +121,13 @@ TEST(Plan, EveryFixtureRunsOnceInEveryRound) {
 TEST(Plan, EveryVariantFollowsEveryOtherEquallyOften) {
   const auto plan = make_plan(select_fixtures(options_for("."), hopper), {});
   for (const auto& problem : plan.problems) {
-    std::map<TimingMode, std::map<std::pair<int, int>, int>> follows;
-    for (const auto& step : problem.steps)
-      if (step.predecessor >= 0)
-        follows[plan.fixtures[static_cast<std::size_t>(step.fixture)].mode][{step.predecessor, step.fixture}] += 1;
-    for (const auto& [mode, pairs] : follows) {
+    std::map<std::string, std::map<std::pair<int, int>, int>> follows;  // by comparison
+    for (const auto& step : problem.steps) {
+      const auto& fixture = plan.fixtures[static_cast<std::size_t>(step.fixture)];
+      const auto comparison = std::string{to_string(fixture.mode)} + (fixture.variant->on_host() ? " host" : " cuda");
+      if (step.predecessor >= 0) follows[comparison][{step.predecessor, step.fixture}] += 1;
+    }
+    for (const auto& [comparison, pairs] : follows) {
       std::set<int> counts;
       std::set<int> members;
       for (const auto& [pair, count] : pairs) {
@@ -133,21 +135,20 @@ TEST(Plan, EveryVariantFollowsEveryOtherEquallyOften) {
         members.insert(pair.first);
         members.insert(pair.second);
       }
-      EXPECT_EQ(counts.size(), 1U) << problem.problem.name << " " << to_string(mode);
+      EXPECT_EQ(counts.size(), 1U) << problem.problem.name << " " << comparison;
       EXPECT_EQ(pairs.size(), members.size() * (members.size() - 1)) << "some pair never met";
     }
   }
 }
 
-TEST(Plan, TheKernelModeIsAPassOfItsOwn) {
+TEST(Plan, TheKernelModeIsAPassOfItsOwnAtTheEnd) {
   const auto plan = make_plan(select_fixtures(options_for("."), hopper), {});
+  bool traced = false;
   for (const auto& problem : plan.problems) {
-    bool traced = false;
-    for (const auto& step : problem.steps) {
-      const bool now = plan.fixtures[static_cast<std::size_t>(step.fixture)].mode == TimingMode::kernel;
-      EXPECT_TRUE(now || !traced) << "an untraced mode after a trace in " << problem.problem.name;
-      traced = now;
-    }
+    EXPECT_TRUE(problem.traced || !traced) << "an untraced mode after a trace: " << problem.problem.name;
+    traced = problem.traced;
+    for (const int fixture : problem.fixtures)
+      EXPECT_EQ(plan.fixtures[static_cast<std::size_t>(fixture)].mode == TimingMode::kernel, traced);
   }
 }
 
@@ -171,8 +172,9 @@ TEST(Plan, ProblemsComeOneAtATime) {
   const auto plan = make_plan(select_fixtures(options_for("."), no_gpu), {});
   std::set<std::string> seen;
   for (const auto& problem : plan.problems)
-    EXPECT_TRUE(seen.insert(std::string{problem.family->name()} + problem.problem.name).second)
-        << "the memory of a problem is taken once";
+    EXPECT_TRUE(seen.insert(std::string{problem.family->name()} + problem.problem.name +
+                            (problem.traced ? " traced" : "")).second)
+        << "the memory of a problem is taken once a pass";
 }
 
 }  // namespace

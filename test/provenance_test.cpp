@@ -11,7 +11,6 @@
 #include <fstream>
 #include <map>
 #include <memory>
-#include <regex>
 #include <set>
 #include <string>
 #include <thread>
@@ -34,6 +33,13 @@ std::string output_of(const std::string& command) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe{popen(command.c_str(), "r"), &pclose};
   std::string text;
   for (int c = 0; pipe != nullptr && (c = std::fgetc(pipe.get())) != EOF;) text += static_cast<char>(c);
+  return text;
+}
+
+/// The text with an x for each hexadecimal digit.
+std::string shape_of(std::string text) {
+  for (char& c : text)
+    if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')) c = 'x';
   return text;
 }
 
@@ -187,14 +193,14 @@ TEST(RunId, Is128RandomBitsInHex) {
   std::set<std::string> ids;
   for (int i = 0; i < 1000; ++i) ids.insert(make_run_id());
   EXPECT_EQ(ids.size(), 1000U);
-  for (const auto& id : ids) ASSERT_TRUE(std::regex_match(id, std::regex{"[0-9a-f]{32}"})) << id;
+  for (const auto& id : ids) EXPECT_EQ(shape_of(id), std::string(32, 'x')) << id;
 }
 
 TEST(UtcNow, IsTheSystemsTimeInIso8601) {
   const auto before = output_of("date -u +%Y-%m-%dT%H:%M:%SZ");
   const auto now = utc_now() + "\n";
   const auto after = output_of("date -u +%Y-%m-%dT%H:%M:%SZ");
-  EXPECT_TRUE(std::regex_match(now, std::regex{"\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\dZ\n"})) << now;
+  EXPECT_EQ(shape_of(now), "xxxx-xx-xxTxx:xx:xxZ\n") << now;
   if (before.empty()) GTEST_SKIP() << "there is no date command to compare with";
   EXPECT_LE(before, now);
   EXPECT_LE(now, after);

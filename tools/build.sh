@@ -89,13 +89,16 @@ install_packages() {
   mkdir -p "$root/build"
   local log="$root/build/apt.log"
   {
-    "${become[@]}" apt-get update -qq || true # an old list may do
-    "${become[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+    local patience=(-o Acquire::http::Timeout=20 -o Acquire::Retries=1) # a machine without a network is soon known
+    "${become[@]}" apt-get "${patience[@]}" update -qq || true # an old list may do
+    "${become[@]}" env DEBIAN_FRONTEND=noninteractive \
+      apt-get "${patience[@]}" install -y -qq --no-install-recommends "$@"
   } >"$log" 2>&1 </dev/null
 }
 
 install_missing() {
   local packages
+  [[ -f "$build/build.ninja" || -f "$build/Makefile" ]] && return # what was found once is there
   mapfile -t packages < <(missing_packages)
   if [[ ${#packages[@]} -gt 0 ]] && ! install_packages "${packages[@]}"; then
     say "could not install ${packages[*]} (build/apt.log says why); going on, CMake fetches what it can"

@@ -58,10 +58,10 @@ Args Copy::bind(const Problem&, const Pointers& pointers) {
 void Copy::reference(const Problem& problem, const Pointers& host, Expected& expected) {
   const auto* x = host.at<const float>(0);
   expected.resize(1);
-  auto& [value, bounds] = expected[0];
+  auto& value = expected[0].value;  // no structured binding: clang before 16 cannot capture one
   const auto count = static_cast<std::size_t>(problem.rows * problem.cols);
   value.resize(count);
-  bounds.assign(count, 0);
+  expected[0].bound.assign(count, 0);
   parallel_blocks(problem.rows * problem.cols, grain, [&](int64 begin, int64 end) {
     for (int64 i = begin; i < end; ++i) value[static_cast<std::size_t>(i)] = static_cast<double>(x[i]);
   });

@@ -130,7 +130,8 @@ void Gelu::reference(const Problem& problem, const Pointers& host, Expected& exp
   const auto* x = host.at<const float>(0);
   const auto* bias = host.at<const float>(1);
   expected.resize(1);
-  auto& [value, bounds] = expected[0];
+  auto& value = expected[0].value;  // no structured binding: clang before 16 cannot capture one
+  auto& bounds = expected[0].bound;
   const auto count = static_cast<std::size_t>(problem.rows * problem.cols);
   value.resize(count);
   bounds.resize(count);

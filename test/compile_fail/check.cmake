@@ -20,10 +20,7 @@ if(expect STREQUAL "")
   message(FATAL_ERROR "${SOURCE} has no line `// expect: <regex>`")
 endif()
 
-set(command "${CXX}" -std=c++20)
-foreach(folder IN LISTS INCLUDES)
-  list(APPEND command -I "${folder}")
-endforeach()
+set(command "${CXX}" -std=c++20 -I "${ROOT}/include")
 
 set(ENV{LC_ALL} C) # untranslated messages
 get_filename_component(folder "${OUTPUT}" DIRECTORY)

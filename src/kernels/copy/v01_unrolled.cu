@@ -12,8 +12,8 @@ constexpr unsigned v01_tile = v01_threads * v01_unroll;  // vectors a block
 __device__ inline float4 v01_load(const float4* address) {
   float4 v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];"
-      : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-      : "l"(address));
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "l"(address));
   return v;
 }
 

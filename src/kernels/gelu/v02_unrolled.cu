@@ -14,14 +14,14 @@ __device__ inline float v02_gelu(float t) { return 0.5f * t * (1.0f + erff(t * 0
 __device__ inline float4 v02_load(const float4* address) {
   float4 v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];"
-      : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-      : "l"(address));
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "l"(address));
   return v;
 }
 
 __global__ void __launch_bounds__(v02_threads)
-    gelu_v02_unrolled(const float4* __restrict__ x, const float4* __restrict__ bias, float4* __restrict__ y,
-                      int64 rows, int row_vectors, int64 rows_per_block) {
+    gelu_v02_unrolled(const float4* __restrict__ x, const float4* __restrict__ bias, float4* __restrict__ y, int64 rows,
+                      int row_vectors, int64 rows_per_block) {
   const int column = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (column >= row_vectors) return;
   const int64 first = blockIdx.y * rows_per_block + threadIdx.y;

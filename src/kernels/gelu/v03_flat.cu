@@ -11,11 +11,11 @@ constexpr int v03_unroll = 4;  // vectors in flight a thread
 constexpr int v03_tile = v03_threads * v03_unroll;
 
 /// Where the flat arrays are cut, and how to reduce an index modulo `cols` without a division.
-struct v03_Layout {
-  int64 vectors;          // 16-byte vectors of y
-  int head, edges;        // elements before the first vector; those and the ones behind the last
-  uint32 cols, magic32;   // floor((2^32 - 1) / cols)
-  uint64 magic64;         // floor((2^64 - 1) / cols)
+struct V03Layout {
+  int64 vectors;         // 16-byte vectors of y
+  int head, edges;       // elements before the first vector; those and the ones behind the last
+  uint32 cols, magic32;  // floor((2^32 - 1) / cols)
+  uint64 magic64;        // floor((2^64 - 1) / cols)
 };
 
 __device__ inline float v03_gelu(float t) { return 0.5f * t * (1.0f + erff(t * 0.70710678f)); }
@@ -23,24 +23,24 @@ __device__ inline float v03_gelu(float t) { return 0.5f * t * (1.0f + erff(t * 0
 __device__ inline float4 v03_load(const float4* address) {
   float4 v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];"
-      : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-      : "l"(address));
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "l"(address));
   return v;
 }
 
 // Multiplying by a magic number gives the quotient or one less, so one conditional subtraction is left:
 // r - cols wraps to a large number where r < cols.
-__device__ inline uint32 v03_column(uint64 element, const v03_Layout& l) {
+__device__ inline uint32 v03_column(uint64 element, const V03Layout& l) {
   const auto r = static_cast<uint32>(element - __umul64hi(element, l.magic64) * l.cols);
   return min(r, r - l.cols);
 }
-__device__ inline uint32 v03_column(uint32 element, const v03_Layout& l) {
+__device__ inline uint32 v03_column(uint32 element, const V03Layout& l) {
   const uint32 r = element - __umulhi(element, l.magic32) * l.cols;
   return min(r, r - l.cols);
 }
 
 template <bool bias_vector>
-__device__ inline float4 v03_bias(const float* __restrict__ bias, uint32 column, const v03_Layout& l) {
+__device__ inline float4 v03_bias(const float* __restrict__ bias, uint32 column, const V03Layout& l) {
   if constexpr (bias_vector) {
     return __ldg(reinterpret_cast<const float4*>(bias + column));
   } else {
@@ -56,7 +56,7 @@ __device__ inline float4 v03_bias(const float* __restrict__ bias, uint32 column,
 /// x_vector: x has y's alignment. bias_vector: no vector straddles two rows, and bias is 16-byte aligned.
 template <bool x_vector, bool bias_vector>
 __global__ void __launch_bounds__(v03_threads)
-    gelu_v03_flat(const float* __restrict__ x, const float* __restrict__ bias, float* __restrict__ y, v03_Layout l) {
+    gelu_v03_flat(const float* __restrict__ x, const float* __restrict__ bias, float* __restrict__ y, V03Layout l) {
   const int64 first = static_cast<int64>(blockIdx.x) * v03_tile;
   const int lane = static_cast<int>(threadIdx.x);
   const int left = static_cast<int>(min(l.vectors - first, static_cast<int64>(v03_tile))) - lane;
@@ -104,7 +104,7 @@ namespace mage::gelu {
 namespace {
 
 template <bool x_vector, bool bias_vector>
-Launch launch(const Args& a, const v03_Layout& l) {
+Launch launch(const Args& a, const V03Layout& l) {
   const auto grid = static_cast<unsigned>(l.vectors <= v03_tile ? 1 : (l.vectors + v03_tile - 1) / v03_tile);
   return [=](StreamHandle stream) {
     gelu_v03_flat<x_vector, bias_vector><<<grid, v03_threads, 0, cuda_stream(stream)>>>(a.x, a.bias, a.y, l);
@@ -115,7 +115,7 @@ Launch prepare(const Problem& p, const Args& a) {
   const auto misaligned = [](const float* pointer) { return reinterpret_cast<uint64>(pointer) / sizeof(float) % 4; };
   const int64 elements = p.rows * p.cols;
   const auto head = static_cast<int64>((4 - misaligned(a.y)) % 4);
-  v03_Layout l{};
+  V03Layout l{};
   l.head = static_cast<int>(head < elements ? head : elements);
   l.vectors = (elements - l.head) / 4;
   l.edges = static_cast<int>(elements - 4 * l.vectors);

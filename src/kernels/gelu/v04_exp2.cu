@@ -13,11 +13,11 @@ constexpr int v04_unroll = 4;  // vectors in flight a thread
 constexpr int v04_tile = v04_threads * v04_unroll;
 
 /// Where the flat arrays are cut, and how to reduce an index modulo `cols` without a division.
-struct v04_Layout {
-  int64 vectors;          // 16-byte vectors of y
-  int head, edges;        // elements before the first vector; those and the ones behind the last
-  uint32 cols, magic32;   // floor((2^32 - 1) / cols)
-  uint64 magic64;         // floor((2^64 - 1) / cols)
+struct V04Layout {
+  int64 vectors;         // 16-byte vectors of y
+  int head, edges;       // elements before the first vector; those and the ones behind the last
+  uint32 cols, magic32;  // floor((2^32 - 1) / cols)
+  uint64 magic64;        // floor((2^64 - 1) / cols)
 };
 
 __device__ inline float v04_gelu(float t) {
@@ -36,24 +36,24 @@ __device__ inline float v04_gelu(float t) {
 __device__ inline float4 v04_load(const float4* address) {
   float4 v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];"
-      : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-      : "l"(address));
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "l"(address));
   return v;
 }
 
 // Multiplying by a magic number gives the quotient or one less, so one conditional subtraction is left:
 // r - cols wraps to a large number where r < cols.
-__device__ inline uint32 v04_column(uint64 element, const v04_Layout& l) {
+__device__ inline uint32 v04_column(uint64 element, const V04Layout& l) {
   const auto r = static_cast<uint32>(element - __umul64hi(element, l.magic64) * l.cols);
   return min(r, r - l.cols);
 }
-__device__ inline uint32 v04_column(uint32 element, const v04_Layout& l) {
+__device__ inline uint32 v04_column(uint32 element, const V04Layout& l) {
   const uint32 r = element - __umulhi(element, l.magic32) * l.cols;
   return min(r, r - l.cols);
 }
 
 template <bool bias_vector>
-__device__ inline float4 v04_bias(const float* __restrict__ bias, uint32 column, const v04_Layout& l) {
+__device__ inline float4 v04_bias(const float* __restrict__ bias, uint32 column, const V04Layout& l) {
   if constexpr (bias_vector) {
     return __ldg(reinterpret_cast<const float4*>(bias + column));
   } else {
@@ -69,7 +69,7 @@ __device__ inline float4 v04_bias(const float* __restrict__ bias, uint32 column,
 /// x_vector: x has y's alignment. bias_vector: no vector straddles two rows, and bias is 16-byte aligned.
 template <bool x_vector, bool bias_vector>
 __global__ void __launch_bounds__(v04_threads)
-    gelu_v04_exp2(const float* __restrict__ x, const float* __restrict__ bias, float* __restrict__ y, v04_Layout l) {
+    gelu_v04_exp2(const float* __restrict__ x, const float* __restrict__ bias, float* __restrict__ y, V04Layout l) {
   const int64 first = static_cast<int64>(blockIdx.x) * v04_tile;
   const int lane = static_cast<int>(threadIdx.x);
   const int left = static_cast<int>(min(l.vectors - first, static_cast<int64>(v04_tile))) - lane;
@@ -117,7 +117,7 @@ namespace mage::gelu {
 namespace {
 
 template <bool x_vector, bool bias_vector>
-Launch launch(const Args& a, const v04_Layout& l) {
+Launch launch(const Args& a, const V04Layout& l) {
   const auto grid = static_cast<unsigned>(l.vectors <= v04_tile ? 1 : (l.vectors + v04_tile - 1) / v04_tile);
   return [=](StreamHandle stream) {
     gelu_v04_exp2<x_vector, bias_vector><<<grid, v04_threads, 0, cuda_stream(stream)>>>(a.x, a.bias, a.y, l);
@@ -128,7 +128,7 @@ Launch prepare(const Problem& p, const Args& a) {
   const auto misaligned = [](const float* pointer) { return reinterpret_cast<uint64>(pointer) / sizeof(float) % 4; };
   const int64 elements = p.rows * p.cols;
   const auto head = static_cast<int64>((4 - misaligned(a.y)) % 4);
-  v04_Layout l{};
+  V04Layout l{};
   l.head = static_cast<int>(head < elements ? head : elements);
   l.vectors = (elements - l.head) / 4;
   l.edges = static_cast<int>(elements - 4 * l.vectors);

@@ -12,9 +12,9 @@ constexpr int v05_threads = 256;
 
 /// aligned: every row starts at a multiple of 16 bytes, and so does the bias. shifted: rows start anywhere, but x and y
 /// alike. apart: x and y start differently, so x is read by elements.
-enum class v05_Rows { aligned, shifted, apart };
+enum class V05Rows { aligned, shifted, apart };
 
-struct v05_Layout {
+struct V05Layout {
   int64 rows, cols;
   int span;         // rows of `period` neighbouring blocks
   int log2_period;  // rows r and r + period start with the same alignment; the period is 1, 2 or 4
@@ -48,9 +48,9 @@ __device__ inline float4 v05_load(const float4* address) {
   return v;
 }
 
-template <v05_Rows kind>
+template <V05Rows kind>
 __global__ void __launch_bounds__(v05_threads)
-    gelu_v05_rows(const float* __restrict__ x, const float* __restrict__ bias, float* __restrict__ y, v05_Layout l) {
+    gelu_v05_rows(const float* __restrict__ x, const float* __restrict__ bias, float* __restrict__ y, V05Layout l) {
   const int alike = static_cast<int>(blockIdx.y) & ((1 << l.log2_period) - 1);
   const int64 base = static_cast<int64>(blockIdx.y >> l.log2_period) * l.span;
   const int rows = static_cast<int>(min(l.rows - base, static_cast<int64>(l.span)));
@@ -59,14 +59,14 @@ __global__ void __launch_bounds__(v05_threads)
   int row = alike + (static_cast<int>(threadIdx.y) << l.log2_period);
 
   const int cols = static_cast<int>(l.cols);
-  const int head = kind == v05_Rows::aligned ? 0 : v05_head(alike, cols, l.phase);
+  const int head = kind == V05Rows::aligned ? 0 : v05_head(alike, cols, l.phase);
   const int vectors = (cols - head) / 4;
   const int index = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
 
   if (index < vectors) {
     const int column = head + 4 * index;
     float4 b;
-    if constexpr (kind == v05_Rows::aligned) {
+    if constexpr (kind == V05Rows::aligned) {
       b = __ldg(reinterpret_cast<const float4*>(bias + column));
     } else {
       b = make_float4(__ldg(bias + column), __ldg(bias + column + 1), __ldg(bias + column + 2),
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(v05_threads)
       for (int k = 0; k < v05_in_flight; ++k) {
         if (row + k * stride < rows) {
           const float* from = x + at + k * step;
-          if constexpr (kind == v05_Rows::apart) {
+          if constexpr (kind == V05Rows::apart) {
             v[k] = make_float4(__ldcs(from), __ldcs(from + 1), __ldcs(from + 2), __ldcs(from + 3));
           } else {
             v[k] = v05_load(reinterpret_cast<const float4*>(from));
@@ -89,13 +89,13 @@ __global__ void __launch_bounds__(v05_threads)
       for (int k = 0; k < v05_in_flight; ++k) {
         if (row + k * stride < rows) {
           __stcs(reinterpret_cast<float4*>(y + at + k * step),
-                 make_float4(v05_gelu(v[k].x + b.x), v05_gelu(v[k].y + b.y),
-                             v05_gelu(v[k].z + b.z), v05_gelu(v[k].w + b.w)));
+                 make_float4(v05_gelu(v[k].x + b.x), v05_gelu(v[k].y + b.y), v05_gelu(v[k].z + b.z),
+                             v05_gelu(v[k].w + b.w)));
         }
       }
       at += v05_in_flight * step;
     }
-  } else if (kind != v05_Rows::aligned && index - vectors < cols - 4 * vectors) {
+  } else if (kind != V05Rows::aligned && index - vectors < cols - 4 * vectors) {
     // The elements before a row's first vector and behind its last, one a thread.
     const int edge = index - vectors;
     const int column = edge < head ? edge : 4 * vectors + edge;
@@ -116,11 +116,10 @@ namespace {
 
 constexpr int64 ceil_div(int64 a, int64 b) { return (a + b - 1) / b; }
 
-template <v05_Rows kind>
-Launch launch(const Args& a, const v05_Layout& l, const dim3& grid, const dim3& block) {
-  return [=](StreamHandle stream) {
-    gelu_v05_rows<kind><<<grid, block, 0, cuda_stream(stream)>>>(a.x, a.bias, a.y, l);
-  };
+template <V05Rows kind>
+Launch launch(const Args& a, const V05Layout& l, const dim3& grid, const dim3& block) {
+  return
+      [=](StreamHandle stream) { gelu_v05_rows<kind><<<grid, block, 0, cuda_stream(stream)>>>(a.x, a.bias, a.y, l); };
 }
 
 Launch prepare(const Problem& p, const Args& a) {
@@ -129,7 +128,7 @@ Launch prepare(const Problem& p, const Args& a) {
   };
   const int log2_period = p.cols % 4 == 0 ? 0 : p.cols % 2 == 0 ? 1 : 2;
   const int64 period = int64{1} << log2_period;
-  v05_Layout l{.rows = p.rows, .cols = p.cols, .span = 0, .log2_period = log2_period, .phase = misaligned(a.y)};
+  V05Layout l{.rows = p.rows, .cols = p.cols, .span = 0, .log2_period = log2_period, .phase = misaligned(a.y)};
   int64 slots = 0;  // threads for the row that needs most of them: one a vector, one an odd element
   for (int row = 0; row < period; ++row) {
     const int64 vectors = (p.cols - v05_head(row, static_cast<int>(p.cols), l.phase)) / 4;
@@ -159,9 +158,9 @@ Launch prepare(const Problem& p, const Args& a) {
   const dim3 grid{static_cast<unsigned>(grid_x), static_cast<unsigned>(grid_y)};
   const dim3 block{static_cast<unsigned>(block_x), static_cast<unsigned>(block_y)};
   const bool aligned = log2_period == 0 && l.phase == 0 && misaligned(a.x) == 0 && misaligned(a.bias) == 0;
-  if (aligned) return launch<v05_Rows::aligned>(a, l, grid, block);
-  if (misaligned(a.x) == misaligned(a.y)) return launch<v05_Rows::shifted>(a, l, grid, block);
-  return launch<v05_Rows::apart>(a, l, grid, block);
+  if (aligned) return launch<V05Rows::aligned>(a, l, grid, block);
+  if (misaligned(a.x) == misaligned(a.y)) return launch<V05Rows::shifted>(a, l, grid, block);
+  return launch<V05Rows::apart>(a, l, grid, block);
 }
 
 [[maybe_unused]] const Register<Gelu> registered{{

@@ -10,9 +10,9 @@ constexpr int v06_threads = 256;
 
 /// aligned: every row starts at a multiple of 16 bytes, and so does the bias. shifted: rows start anywhere, but x and y
 /// alike. apart: x and y start differently, so x is read by elements.
-enum class v06_Rows { aligned, shifted, apart };
+enum class V06Rows { aligned, shifted, apart };
 
-struct v06_Layout {
+struct V06Layout {
   int64 rows, cols;
   int span;         // rows of `period` neighbouring blocks
   int log2_period;  // rows r and r + period start with the same alignment; the period is 1, 2 or 4
@@ -46,9 +46,9 @@ __device__ inline float4 v06_load(const float4* address) {
   return v;
 }
 
-template <v06_Rows kind, int in_flight>
+template <V06Rows kind, int in_flight>
 __global__ void __launch_bounds__(v06_threads)
-    gelu_v06_sized(const float* __restrict__ x, const float* __restrict__ bias, float* __restrict__ y, v06_Layout l) {
+    gelu_v06_sized(const float* __restrict__ x, const float* __restrict__ bias, float* __restrict__ y, V06Layout l) {
   const int alike = static_cast<int>(blockIdx.y) & ((1 << l.log2_period) - 1);
   const int64 base = static_cast<int64>(blockIdx.y >> l.log2_period) * l.span;
   const int rows = static_cast<int>(min(l.rows - base, static_cast<int64>(l.span)));
@@ -57,14 +57,14 @@ __global__ void __launch_bounds__(v06_threads)
   int row = alike + (static_cast<int>(threadIdx.y) << l.log2_period);
 
   const int cols = static_cast<int>(l.cols);
-  const int head = kind == v06_Rows::aligned ? 0 : v06_head(alike, cols, l.phase);
+  const int head = kind == V06Rows::aligned ? 0 : v06_head(alike, cols, l.phase);
   const int vectors = (cols - head) / 4;
   const int index = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
 
   if (index < vectors) {
     const int column = head + 4 * index;
     float4 b;
-    if constexpr (kind == v06_Rows::aligned) {
+    if constexpr (kind == V06Rows::aligned) {
       b = __ldg(reinterpret_cast<const float4*>(bias + column));
     } else {
       b = make_float4(__ldg(bias + column), __ldg(bias + column + 1), __ldg(bias + column + 2),
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(v06_threads)
       for (int k = 0; k < in_flight; ++k) {
         if (row + k * stride < rows) {
           const float* from = x + at + k * step;
-          if constexpr (kind == v06_Rows::apart) {
+          if constexpr (kind == V06Rows::apart) {
             v[k] = make_float4(__ldcs(from), __ldcs(from + 1), __ldcs(from + 2), __ldcs(from + 3));
           } else {
             v[k] = v06_load(reinterpret_cast<const float4*>(from));
@@ -87,13 +87,13 @@ __global__ void __launch_bounds__(v06_threads)
       for (int k = 0; k < in_flight; ++k) {
         if (row + k * stride < rows) {
           __stcs(reinterpret_cast<float4*>(y + at + k * step),
-                 make_float4(v06_gelu(v[k].x + b.x), v06_gelu(v[k].y + b.y),
-                             v06_gelu(v[k].z + b.z), v06_gelu(v[k].w + b.w)));
+                 make_float4(v06_gelu(v[k].x + b.x), v06_gelu(v[k].y + b.y), v06_gelu(v[k].z + b.z),
+                             v06_gelu(v[k].w + b.w)));
         }
       }
       at += in_flight * step;
     }
-  } else if (kind != v06_Rows::aligned && index - vectors < cols - 4 * vectors) {
+  } else if (kind != V06Rows::aligned && index - vectors < cols - 4 * vectors) {
     // The elements before a row's first vector and behind its last, one a thread.
     const int edge = index - vectors;
     const int column = edge < head ? edge : 4 * vectors + edge;
@@ -114,18 +114,18 @@ namespace {
 
 constexpr int64 ceil_div(int64 a, int64 b) { return (a + b - 1) / b; }
 
-constexpr int64 sms = 132;             // of an H200: what the sizes below aim at
-constexpr int64 wave = sms * 2048;     // threads that are resident at once, at best
+constexpr int64 sms = 132;          // of an H200: what the sizes below aim at
+constexpr int64 wave = sms * 2048;  // threads that are resident at once, at best
 
-template <v06_Rows kind, int in_flight>
-Launch launch(const Args& a, const v06_Layout& l, const dim3& grid, const dim3& block) {
+template <V06Rows kind, int in_flight>
+Launch launch(const Args& a, const V06Layout& l, const dim3& grid, const dim3& block) {
   return [=](StreamHandle stream) {
     gelu_v06_sized<kind, in_flight><<<grid, block, 0, cuda_stream(stream)>>>(a.x, a.bias, a.y, l);
   };
 }
 
-template <v06_Rows kind>
-Launch launch(int64 in_flight, const Args& a, const v06_Layout& l, const dim3& grid, const dim3& block) {
+template <V06Rows kind>
+Launch launch(int64 in_flight, const Args& a, const V06Layout& l, const dim3& grid, const dim3& block) {
   if (in_flight == 1) return launch<kind, 1>(a, l, grid, block);
   if (in_flight == 2) return launch<kind, 2>(a, l, grid, block);
   return launch<kind, 4>(a, l, grid, block);
@@ -137,7 +137,7 @@ Launch prepare(const Problem& p, const Args& a) {
   };
   const int log2_period = p.cols % 4 == 0 ? 0 : p.cols % 2 == 0 ? 1 : 2;
   const int64 period = int64{1} << log2_period;
-  v06_Layout l{.rows = p.rows, .cols = p.cols, .span = 0, .log2_period = log2_period, .phase = misaligned(a.y)};
+  V06Layout l{.rows = p.rows, .cols = p.cols, .span = 0, .log2_period = log2_period, .phase = misaligned(a.y)};
   int64 slots = 0;  // threads for the row that needs most of them: one a vector, one an odd element
   for (int row = 0; row < period; ++row) {
     const int64 vectors = (p.cols - v06_head(row, static_cast<int>(p.cols), l.phase)) / 4;
@@ -171,9 +171,9 @@ Launch prepare(const Problem& p, const Args& a) {
   const dim3 grid{static_cast<unsigned>(grid_x), static_cast<unsigned>(grid_y)};
   const dim3 block{static_cast<unsigned>(block_x), static_cast<unsigned>(block_y)};
   const bool aligned = log2_period == 0 && l.phase == 0 && misaligned(a.x) == 0 && misaligned(a.bias) == 0;
-  if (aligned) return launch<v06_Rows::aligned>(in_flight, a, l, grid, block);
-  if (misaligned(a.x) == misaligned(a.y)) return launch<v06_Rows::shifted>(in_flight, a, l, grid, block);
-  return launch<v06_Rows::apart>(in_flight, a, l, grid, block);
+  if (aligned) return launch<V06Rows::aligned>(in_flight, a, l, grid, block);
+  if (misaligned(a.x) == misaligned(a.y)) return launch<V06Rows::shifted>(in_flight, a, l, grid, block);
+  return launch<V06Rows::apart>(in_flight, a, l, grid, block);
 }
 
 [[maybe_unused]] const Register<Gelu> registered{{

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run on the host: what is recorded, and what happens to variants that are wrong, late, slow, or throw.
+#include "bench/runner.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <memory>
+#include <vector>
+#include <thread>
+
+#include "bench/store.hpp"
+
+namespace mage {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const Family& family() { return *find_family("gelu"); }
+const VariantInfo& reference() { return *family().find_variant("reference"); }
+
+/// The reference's own launch behind something else; calls are counted from the binding on.
+template <class Around>
+Launch wrapped(const void* problem, const void* args, Around around) {
+  const auto& erased = reference().erased;
+  auto inner = std::make_shared<Launch>(erased.call_prepare(erased.prepare, problem, args));
+  auto calls = std::make_shared<int>(0);
+  return [inner, calls, around](StreamHandle stream) { around(*inner, stream, ++*calls); };
+}
+
+using Prepare = Launch (*)(detail::ErasedFunction, const void* problem, const void* args);
+
+/// A variant of family gelu that only this test knows.
+VariantInfo variant(const char* name, Prepare prepare) {
+  auto info = reference();
+  info.name = name;
+  info.erased.call_prepare = prepare;
+  return info;
+}
+
+class RunnerTest : public testing::Test {
+ protected:
+  RunnerTest() { devices_.host = make_host_device(); }
+  ~RunnerTest() override { interrupt_signal = 0; }
+  RunnerTest(const RunnerTest&) = delete;
+  RunnerTest& operator=(const RunnerTest&) = delete;
+
+  void plan(const VariantInfo& info, int rounds = 3) {
+    options_.rounds = rounds;
+    if (options_.samples == 0) options_.samples = 4;
+    const auto problem = family().parse("5x32").value();
+    plan_ = make_plan({{&family(), &info, problem, TimingMode::host,
+                        to_string(BenchmarkName{"gelu", info.name, problem.name, TimingMode::host}), Status::ok, {}, {}}},
+                      options_);
+  }
+
+  /// Runs all steps; the results that have a time.
+  std::vector<RoundResult> run() {
+    Runner runner{options_, plan_, devices_, 7, {[this](const Json& entry) { entries_.push_back(entry); }, {}, {}}};
+    std::vector<RoundResult> results;
+    for (const auto& step : plan_.problems.at(0).steps)
+      if (auto result = runner.run(0, step)) results.push_back(std::move(*result));
+    runner.finish(interrupt_signal != 0);
+    failures_ = runner.failures();
+    return results;
+  }
+
+  [[nodiscard]] std::vector<Json> entries(const std::string& kind) const {
+    std::vector<Json> found;
+    for (const auto& entry : entries_)
+      if (entry.at("kind") == kind) found.push_back(entry);
+    return found;
+  }
+  void expect_status(const std::string& status, const std::string& fragment) const {
+    const auto found = entries("status");
+    ASSERT_EQ(found.size(), 1U);
+    EXPECT_EQ(found[0].at("status"), status);
+    EXPECT_NE(found[0].at("reason").get<std::string>().find(fragment), std::string::npos) << found[0].at("reason");
+    EXPECT_EQ(failures_, 1);
+  }
+
+  Options options_;
+  Plan plan_;
+  Devices devices_;
+  std::vector<Json> entries_;
+  int failures_ = 0;
+};
+
+TEST_F(RunnerTest, ARightVariantHasEveryRoundAndBothGates) {
+  plan(reference());
+  const auto results = run();
+  ASSERT_EQ(results.size(), 3U);
+  for (std::size_t round = 0; round < results.size(); ++round) {
+    const auto& block = results[round].block;
+    EXPECT_EQ(results[round].samples.us.size(), 4U);
+    EXPECT_GT(results[round].median_us, 0);
+    EXPECT_EQ(block.at("round"), round);
+    EXPECT_EQ(block.at("rounds"), 3);
+    EXPECT_EQ(block.at("inputs_sha256").get<std::string>().size(), 64U);
+    EXPECT_LT(block.at("checked_sample").get<int>(), 4);
+    EXPECT_EQ(block.at("parts_us").at("submit_us").size(), 4U);
+  }
+  const auto gates = entries("gate");
+  ASSERT_EQ(gates.size(), 2U);
+  EXPECT_EQ(gates[0].at("when"), "before");
+  EXPECT_EQ(gates[1].at("when"), "after");
+  EXPECT_NE(gates[0].at("output_checksum"), gates[1].at("output_checksum")) << "the closing gate has other inputs";
+  EXPECT_EQ(entries("problem").size(), 1U);
+  EXPECT_EQ(entries("floor").size(), 3U) << "one floor a round";
+  EXPECT_TRUE(entries("status").empty());
+  EXPECT_EQ(failures_, 0);
+}
+
+TEST_F(RunnerTest, AWrongVariantNeverGetsATime) {
+  const auto wrong = variant("wrong", [](detail::ErasedFunction, const void*, const void*) -> Launch {
+    return [](StreamHandle) {};
+  });
+  plan(wrong);
+  EXPECT_TRUE(run().empty());
+  expect_status("wrong", "never written");
+}
+
+TEST_F(RunnerTest, AVariantThatStopsWorkingIsCaught) {
+  const auto late = variant("late", [](detail::ErasedFunction, const void* problem, const void* args) {
+    return wrapped(problem, args, [](Launch& inner, StreamHandle stream, int call) {
+      if (call <= 12) inner(stream);  // through the gate and into the first rounds
+    });
+  });
+  plan(late, 10);
+  EXPECT_LT(run().size(), 10U);
+  expect_status("wrong", "checked inside round");
+}
+
+TEST_F(RunnerTest, AVariantThatCachesItsOutputFailsTheClosingGate) {
+  // Inputs are the same through all rounds, so only fresh ones can tell.
+  const auto caching = variant("caching", [](detail::ErasedFunction, const void* problem, const void* args) {
+    struct Cache {
+      std::vector<float> y;
+    };
+    const auto cache = std::make_shared<Cache>();
+    // The arguments' layout is the family's; its output pointer is the last of three.
+    auto* y = static_cast<float* const*>(args)[2];
+    return wrapped(problem, args, [cache, y](Launch& inner, StreamHandle stream, int) {
+      constexpr std::size_t count = 5 * 32;
+      if (cache->y.empty()) {
+        inner(stream);
+        cache->y.assign(y, y + count);
+      }
+      std::copy(cache->y.begin(), cache->y.end(), y);
+    });
+  });
+  plan(caching);
+  EXPECT_EQ(run().size(), 3U);
+  expect_status("wrong", "gate after the rounds");
+}
+
+TEST_F(RunnerTest, BitsThatChangeAreNotDeterministic) {
+  const auto flaky = variant("flaky", [](detail::ErasedFunction, const void* problem, const void* args) {
+    auto* y = static_cast<float* const*>(args)[2];
+    return wrapped(problem, args, [y](Launch& inner, StreamHandle stream, int call) {
+      inner(stream);
+      if (call % 2 == 0) y[0] = std::nextafter(y[0], 1.0F);  // still inside the bound
+    });
+  });
+  plan(flaky);
+  EXPECT_TRUE(run().empty());
+  expect_status("wrong", "different bits");
+}
+
+TEST_F(RunnerTest, AVariantThatThrowsIsFailedWithItsWords) {
+  const auto broken = variant("broken", [](detail::ErasedFunction, const void*, const void*) -> Launch {
+    return [](StreamHandle) { throw std::runtime_error{"no such luck"}; };
+  });
+  plan(broken);
+  EXPECT_TRUE(run().empty());
+  expect_status("failed", "no such luck");
+}
+
+TEST_F(RunnerTest, ASlowVariantTakesFewerSamplesAndSaysSo) {
+  const auto slow = variant("slow", [](detail::ErasedFunction, const void* problem, const void* args) {
+    return wrapped(problem, args, [](Launch& inner, StreamHandle stream, int) {
+      inner(stream);
+      std::this_thread::sleep_for(std::chrono::milliseconds{5});
+    });
+  });
+  options_.samples = 1000;
+  options_.round_budget_s = 0.02;
+  plan(slow);
+  const auto results = run();
+  ASSERT_EQ(results.size(), 3U);
+  EXPECT_LE(results[0].samples.us.size(), 4U);
+  EXPECT_GE(results[0].samples.us.size(), 1U);
+  EXPECT_EQ(results[0].block.at("samples_asked"), 1000);
+  const auto& flags = results[0].block.at("flags");
+  EXPECT_NE(std::find(flags.begin(), flags.end(), flag::fewer_samples), flags.end());
+}
+
+TEST_F(RunnerTest, AnInterruptEndsTheRunWithoutTheClosingGate) {
+  plan(reference());
+  Runner runner{options_, plan_, devices_, 7, {[this](const Json& entry) { entries_.push_back(entry); }, {}, {}}};
+  const auto& steps = plan_.problems.at(0).steps;
+  EXPECT_TRUE(runner.run(0, steps[0]));
+  interrupt_signal = SIGINT;
+  EXPECT_FALSE(runner.run(0, steps[1]));
+  runner.finish(true);
+  const auto gates = entries("gate");
+  ASSERT_EQ(gates.size(), 1U);
+  EXPECT_EQ(gates[0].at("when"), "before");
+}
+
+TEST_F(RunnerTest, VerifyingTakesNoTime) {
+  plan(reference());
+  Runner runner{options_, plan_, devices_, 7, {[this](const Json& entry) { entries_.push_back(entry); }, {}, {}}};
+  runner.verify(0);
+  EXPECT_EQ(entries("gate").size(), 2U);
+  EXPECT_TRUE(entries("floor").empty());
+  EXPECT_EQ(runner.inside_samples_s(), 0);
+}
+
+}  // namespace
+}  // namespace mage

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tools/table.py: what it prints from a store, and that the committed pages are what their stores say."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TOOL = ROOT / "tools" / "table.py"
+spec = importlib.util.spec_from_file_location("table", TOOL)
+table = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(table)
+
+AGGREGATES = [
+    {"name": "copy/v00/8x8/event", "median_us": 100.0},
+    {"name": "copy/v01/8x8/event", "median_us": 90.0},
+    {"name": "gelu/v00/8x8/event", "median_us": 120.04},
+    {"name": "gelu/v01/8x8/event", "median_us": 90.0},
+    {"name": "gelu/v01/8x8/graph", "median_us": 7.125},
+]
+
+
+class Table(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        (self.root / "s.json").write_text(json.dumps({"mage": {"aggregates": AGGREGATES}}))
+
+    def test_medians_beside_the_fastest_of_another_family(self):
+        text = table.render("store=s.json problems=8x8 modes=event families=gelu beside=copy", self.root)
+        self.assertEqual(
+            text,
+            "| us | 8x8 event |\n| --- | ---: |\n| gelu/v00 | 120.0 (0.750) |\n| gelu/v01 | 90.00 (1.000) |\n",
+        )
+
+    def test_a_row_that_is_missing_is_a_dash_and_never_a_number(self):
+        text = table.render("store=s.json problems=8x8 modes=event,graph families=gelu", self.root)
+        self.assertIn("| gelu/v00 | 120.0 | - |", text)
+        self.assertIn("| gelu/v01 | 90.00 | 7.12 |", text)
+
+    def test_what_cannot_be_printed_is_an_error(self):
+        for text in (
+            "store=s.json problems=8x8",
+            "store=none.json problems=8x8 modes=event",
+            "store=s.json problems=9x9 modes=event",
+            "store=s.json problems=8x8 modes=graph families=gelu beside=copy",
+            "store=s.json problems=8x8 modes=event colour=red",
+        ):
+            with self.subTest(text), self.assertRaises(table.TableError):
+                table.render(text, self.root)
+
+    def test_check_notices_a_changed_figure(self):
+        page = "<!-- table store=s.json problems=8x8 modes=event -->\n<!-- end table -->"
+        whole = table.rewrite(page, self.root)
+        self.assertIn("120.0", whole)
+        self.assertEqual(table.rewrite(whole, self.root), whole)
+        self.assertNotEqual(table.rewrite(whole.replace("120.0", "99.0"), self.root), whole.replace("120.0", "99.0"))
+
+
+class CommittedPages(unittest.TestCase):
+    def test_every_table_is_what_its_store_says(self):
+        pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+        self.assertGreater(len(pages), 1)
+        done = subprocess.run(
+            [sys.executable, str(TOOL), "--check", *map(str, pages)], capture_output=True, text=True, check=False
+        )
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_the_readme_has_a_table(self):
+        self.assertRegex((ROOT / "README.md").read_text(), table.BLOCK)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Prints the tables of README.md and docs/ from committed stores, so that no figure is typed by hand.
+
+A table stands between two marks:
+
+    <!-- table store=PATH problems=P,P modes=M,M [families=F,F] [beside=FAMILY] -->
+    <!-- end table -->
+
+One row a variant, one column a problem and mode: the median over rounds in microseconds. With `beside`, the
+fastest row of that family in the same column over this row follows in brackets: 1 means as fast as that.
+
+    tools/table.py README.md docs/*.md      rewrite the tables
+    tools/table.py --check README.md        exit 1 where a table is not what its store says
+"""
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"<!-- table (?P<spec>[^>]*?) -->\n(?P<body>.*?)<!-- end table -->", re.DOTALL)
+KEYS = {"store", "problems", "modes", "families", "beside"}
+
+
+class TableError(Exception):
+    """What is wrong with a table's mark or its store, in words for the user."""
+
+
+def parse_spec(text: str) -> dict[str, str]:
+    spec = {}
+    for item in text.split():
+        key, equals, value = item.partition("=")
+        if not equals or key not in KEYS:
+            raise TableError(f"'{item}' is no setting of a table; known: {', '.join(sorted(KEYS))}")
+        spec[key] = value
+    for key in ("store", "problems", "modes"):
+        if key not in spec:
+            raise TableError(f"a table needs {key}=")
+    return spec
+
+
+def read_medians(path: Path) -> dict[tuple[str, str, str, str], dict]:
+    """Aggregates of a store by (family, variant, problem, mode)."""
+    try:
+        store = json.loads(path.read_text())
+        return {tuple(row["name"].split("/")): row for row in store["mage"]["aggregates"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TableError(f"{path}: not a readable store: {error!r}") from error
+
+
+def cell(rows: dict, key: tuple[str, str, str, str], beside: str | None) -> str:
+    row = rows.get(key)
+    if row is None:
+        return "-"
+    median = row["median_us"]
+    text = f"{median:.2f}" if median < 100 else f"{median:.1f}"
+    if beside:
+        _, _, problem, mode = key
+        peers = [r["median_us"] for k, r in rows.items() if (k[0], k[2], k[3]) == (beside, problem, mode)]
+        if not peers:
+            raise TableError(f"the store has no row of family {beside} for {problem}/{mode}")
+        text += f" ({min(peers) / median:.3f})"
+    return text
+
+
+def render(spec_text: str, root: Path) -> str:
+    spec = parse_spec(spec_text)
+    rows = read_medians(root / spec["store"])
+    columns = [(p, m) for p in spec["problems"].split(",") for m in spec["modes"].split(",")]
+    families = spec["families"].split(",") if "families" in spec else sorted({key[0] for key in rows})
+    names = sorted({key[:2] for key in rows if key[0] in families and key[2:] in columns})
+    if not names:
+        raise TableError(f"{spec['store']} has no row for this table")
+    lines = ["| us | " + " | ".join(f"{p} {m}" for p, m in columns) + " |", "| --- |" + " ---: |" * len(columns)]
+    for family, variant in names:
+        cells = [cell(rows, (family, variant, p, m), spec.get("beside")) for p, m in columns]
+        lines.append(f"| {family}/{variant} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def rewrite(text: str, root: Path) -> str:
+    return BLOCK.sub(
+        lambda m: f"<!-- table {m['spec']} -->\n{render(m['spec'], root)}<!-- end table -->",
+        text,
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pages", nargs="+", type=Path)
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 where a table differs")
+    options = parser.parse_args()
+    stale = 0
+    for page in options.pages:
+        try:
+            old = page.read_text()
+            new = rewrite(old, ROOT)
+        except (OSError, TableError) as error:
+            print(f"{page}: {error}", file=sys.stderr)
+            return 2
+        if new == old:
+            continue
+        stale += 1
+        print(f"{page}: {'differs from its store; run tools/table.py on it' if options.check else 'rewritten'}")
+        if not options.check:
+            page.write_text(new)
+    return 1 if options.check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
