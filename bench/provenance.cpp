@@ -112,7 +112,7 @@ Json collect_provenance(const std::vector<std::string>& argv, const std::string&
           {"started_utc", started_utc},
           {"argv", arguments(argv)},
           {"git_commit", commit},
-          {"git_dirty", commit.is_null() ? Json(nullptr) : Json(build.git_dirty)},
+          {"git_dirty", build.git_dirty ? Json(*build.git_dirty) : Json(nullptr)},
           {"executable_sha256", executable_sha256()},
           {"kernel_sources_sha256", list.finish()},
           {"kernel_sources", std::move(sources)},

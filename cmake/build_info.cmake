@@ -2,7 +2,11 @@
 # Script: writes the definition of mage::build_info() to OUTPUT, and leaves the file alone where nothing changed.
 
 set(commit unknown)
-set(dirty false)
+set(dirty std::nullopt)
+# A copy without a repository may be told where it comes from; that it is unchanged is then anybody's word.
+if("$ENV{MAGE_GIT_COMMIT}" MATCHES "^[0-9a-f]+$")
+  set(commit "$ENV{MAGE_GIT_COMMIT}")
+endif()
 find_program(GIT git)
 if(GIT)
   # A copy that lies unpacked inside another repository must not take that one's commit.
@@ -14,6 +18,7 @@ if(GIT)
   )
   if(NOT failed AND answer MATCHES "^\n([0-9a-f]+)\n$")
     set(commit "${CMAKE_MATCH_1}")
+    set(dirty false)
     execute_process(
       COMMAND ${GIT} -C "${SOURCE_DIR}" --no-optional-locks status --porcelain
       OUTPUT_VARIABLE changes

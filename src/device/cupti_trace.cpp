@@ -197,17 +197,23 @@ void disable_all() {
   for (const auto kind : activity_kinds) static_cast<void>(cupti().disable(kind));
 }
 
+// Under another tool the first call that would subscribe is refused: on an H200 with CUDA 13.0 the registration.
+[[noreturn]] void throw_refused(const char* call, CUptiResult result, const std::string& why) {
+  const auto detail = std::string{call} + " failed: " + why;
+  if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED || result == CUPTI_ERROR_HARDWARE_BUSY)
+    throw UnavailableError{Unavailable::cupti_busy,
+                           detail + ". Another tool (ncu, nsys, compute-sanitizer, cuda-gdb) is attached"};
+  throw_missing(detail);
+}
+
 void enable_all() {
   for (const auto kind : activity_kinds) {
     const auto result = cupti().enable(kind);
     if (result == CUPTI_SUCCESS) continue;
-    const auto detail = "cuptiActivityEnable failed: " + cupti().text(result);
+    const auto why = cupti().text(result);
     disable_all();
     buffers.keep(false);
-    if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED || result == CUPTI_ERROR_HARDWARE_BUSY)
-      throw UnavailableError{Unavailable::cupti_busy,
-                             detail + ". Another tool (ncu, nsys, compute-sanitizer, cuda-gdb) is attached"};
-    throw_missing(detail);
+    throw_refused("cuptiActivityEnable", result, why);
   }
   // A host that polls an event would fill the buffers. Without these two calls the trace is larger, not wrong.
   static_cast<void>(cupti().enable_runtime_api(CUPTI_RUNTIME_TRACE_CBID_cudaEventQuery_v3020, 0));
@@ -316,7 +322,7 @@ void CuptiTrace::start() {
   if (trace_running) throw std::logic_error{"a kernel trace was started while another one runs: stop that one first"};
   // Once a trace: cuptiFinalize forgets the callbacks.
   if (const auto result = cupti().register_callbacks(&on_request, &on_complete); result != CUPTI_SUCCESS)
-    throw_missing("cuptiActivityRegisterCallbacks failed: " + cupti().text(result));
+    throw_refused("cuptiActivityRegisterCallbacks", result, cupti().text(result));
   buffers.keep(true);
   enable_all();
   trace_running = running_ = true;

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA device against what is known of it: its own delays, its checksums, its refusals.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/samplers.hpp"
+#include "bench/statistics.hpp"
+#include "mage_bench/device.hpp"
+#include "test/support/gpu.hpp"
+
+#if MAGE_HAVE_CUDA
+#include "mage_bench/cuda.hpp"
+
+namespace mage {
+namespace {
+
+class GpuDevice : public testing::Test {
+ protected:
+  void SetUp() override {
+    MAGE_NEED_GPU();
+    device_ = make_cuda_device(0);
+  }
+  std::unique_ptr<Device> device_;
+};
+
+TEST_F(GpuDevice, DescribesItself) {
+  const auto& info = device_->info();
+  EXPECT_FALSE(info.is_host);
+  EXPECT_GE(info.compute_capability, 50);
+  EXPECT_GT(info.l2_bytes, 0U);
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : info.facts) {
+    keys.push_back(key);
+    EXPECT_FALSE(value.empty()) << key;
+  }
+  for (const auto* key : {"uuid", "pci_bus_id", "sm_count", "cuda_driver_api", "cuda_runtime", "ecc_enabled"})
+    EXPECT_NE(std::find(keys.begin(), keys.end(), key), keys.end()) << key;
+}
+
+TEST_F(GpuDevice, AnIndexThatIsNotThereIsRefusedWithTheRange) {
+  try {
+    static_cast<void>(make_cuda_device(1000));
+    FAIL() << "must throw";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_NE(std::string{error.what()}.find("0 to"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(GpuDevice, ChecksumsAreThoseOfTheHost) {
+  const auto host = make_host_device();
+  for (const std::size_t words : {1U, 31U, 33U, 1000003U}) {
+    std::vector<std::uint32_t> data(words);
+    for (std::size_t i = 0; i < words; ++i) data[i] = static_cast<std::uint32_t>(i * 2654435761U);
+    void* buffer = device_->allocate(words * 4);
+    device_->upload(buffer, data.data(), words * 4);
+    EXPECT_EQ(device_->checksum(buffer, words), host->checksum(data.data(), words)) << words;
+    device_->deallocate(buffer);
+  }
+}
+
+TEST_F(GpuDevice, FillsWordsAndNoMore) {
+  std::vector<std::uint32_t> data(1000, 7);
+  auto* buffer = static_cast<std::uint32_t*>(device_->allocate(4000));
+  device_->upload(buffer, data.data(), 4000);
+  device_->fill(buffer + 1, 0xABCDU, 997);
+  device_->download(data.data(), buffer, 4000);
+  EXPECT_EQ(data[0], 7U);
+  EXPECT_EQ(data[1], 0xABCDU);
+  EXPECT_EQ(data[997], 0xABCDU);
+  EXPECT_EQ(data[998], 7U);
+  device_->deallocate(buffer);
+}
+
+/// Median span of a delay of `us` inside a gated span.
+double delay_span_us(Device& device, double us) {
+  std::vector<double> spans;
+  for (int i = 0; i < 21; ++i) spans.push_back(gated_span(device, 100, [&] { device.delay(us); }).us);
+  return statistics::median(spans);
+}
+
+TEST_F(GpuDevice, AKnownDelayHasAKnownSpan) {
+  const double floor_us = delay_span_us(*device_, 0);
+  EXPECT_LT(floor_us, 10);
+  for (const double us : {20.0, 100.0, 1000.0})
+    EXPECT_NEAR(delay_span_us(*device_, us) - floor_us, us, 0.5 + 0.002 * us) << us;
+}
+
+TEST_F(GpuDevice, TheGateHoldsAndIsSeenToFail) {
+  auto empty = device_->empty_launch();
+  int held = 0;
+  for (int i = 0; i < 20; ++i) held += gated_span(*device_, 500, [&] { device_->submit(empty); }).held ? 1 : 0;
+  EXPECT_GE(held, 19);
+  const auto slept = gated_span(*device_, 30, [&] {
+    const double begin_us = device_->now_us();
+    while (device_->now_us() - begin_us < 2000) {
+    }
+    device_->submit(empty);
+  });
+  EXPECT_FALSE(slept.held) << "the host took 2 ms inside a gate of 30 us";
+}
+
+TEST_F(GpuDevice, TheClockProbeReadsAPlausibleClock) {
+  const auto probe = device_->probe_clock();
+  ASSERT_TRUE(probe);
+  EXPECT_GT(probe->sm_mhz, 100);
+  EXPECT_LT(probe->sm_mhz, 4000);
+}
+
+TEST_F(GpuDevice, AnOperationThatSynchronisesCannotBeCaptured) {
+  Launch synchronises{[](StreamHandle stream) { static_cast<void>(cudaStreamSynchronize(cuda_stream(stream))); }};
+  try {
+    static_cast<void>(device_->capture(synchronises, 1));
+    FAIL() << "must throw";
+  } catch (const UnavailableError& error) {
+    EXPECT_EQ(error.reason(), Unavailable::capture_illegal);
+  }
+  auto empty = device_->empty_launch();
+  device_->submit(empty);
+  EXPECT_NO_THROW(device_->synchronize()) << "a refused capture leaves the stream usable";
+}
+
+TEST_F(GpuDevice, AnOperationOnAnotherStreamLeavesAnEmptyGraph) {
+  Launch nothing{[](StreamHandle) {}};
+  EXPECT_THROW(static_cast<void>(device_->capture(nothing, 1)), UnavailableError);
+}
+
+TEST_F(GpuDevice, AGraphHoldsEveryOperation) {
+  auto empty = device_->empty_launch();
+  const auto graph = device_->capture(empty, 7);
+  EXPECT_EQ(graph->kernel_nodes(), 7);
+  EXPECT_EQ(graph->other_nodes(), 0);
+  EXPECT_GT(graph->instantiate_us(), 0);
+  device_->replay(*graph);
+  EXPECT_NO_THROW(device_->synchronize());
+}
+
+TEST_F(GpuDevice, MoreMemoryThanThereIsIsUnavailableAndNotFatal) {
+  try {
+    static_cast<void>(device_->allocate(std::size_t{1} << 50U));
+    FAIL() << "must throw";
+  } catch (const UnavailableError& error) {
+    EXPECT_EQ(error.reason(), Unavailable::memory);
+  }
+  EXPECT_NO_THROW(device_->synchronize());
+}
+
+TEST_F(GpuDevice, EveryModeTimesAnEmptyKernel) {
+  auto empty = device_->empty_launch();
+  for (const auto mode : all_modes) {
+    SCOPED_TRACE(to_string(mode));
+    const auto sampler = make_sampler(mode, *device_, empty);
+    try {
+      sampler->prepare();
+    } catch (const UnavailableError& error) {
+      EXPECT_EQ(mode, TimingMode::kernel) << error.what();
+      EXPECT_EQ(error.reason(), Unavailable::cupti_busy) << error.what();
+      continue;
+    }
+    Samples samples;
+    sampler->open();
+    for (int i = 0; i < 10; ++i) sampler->sample(samples);
+    sampler->close();
+    const double median_us = statistics::median(samples.us);
+    EXPECT_GT(median_us, 0);
+    EXPECT_LT(median_us, 100);
+  }
+}
+
+}  // namespace
+}  // namespace mage
+#endif
