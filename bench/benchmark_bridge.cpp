@@ -37,8 +37,7 @@ Json upstream_json(const benchmark::BenchmarkReporter::Context& context,
   if (!runs.empty()) reporter.ReportRuns(runs);
   reporter.Finalize();
   auto json = Json::parse(text.str(), nullptr, false);
-  if (json.is_discarded())
-    throw std::runtime_error{"Google Benchmark wrote a row that is not JSON: " + text.str()};
+  if (json.is_discarded()) throw std::runtime_error{"Google Benchmark wrote a row that is not JSON: " + text.str()};
   return json;
 }
 
@@ -95,11 +94,23 @@ class Reporter final : public benchmark::BenchmarkReporter {
 
 void run_benchmarks(std::vector<BridgeStep> steps, const std::function<void(const Json&)>& on_context,
                     const std::function<void(Json)>& on_row) {
-  // The context needs a program's name; the user's flags were read and checked before, by parse_options().
-  char name[] = "mage_bench";
-  char* arguments[] = {name, nullptr};
-  int count = 1;
-  benchmark::Initialize(&count, arguments);
+  // The user's flags were read and checked before, by parse_options(). These undo what the library takes from its
+  // environment variables by itself; a version that does not know one leaves it alone.
+  std::vector<std::string> arguments{"mage_bench",
+                                     "--benchmark_list_tests=false",
+                                     "--benchmark_filter=.",
+                                     "--benchmark_out=",
+                                     "--benchmark_repetitions=1",
+                                     "--benchmark_context=",
+                                     "--v=0",
+                                     "--benchmark_dry_run=false",
+                                     "--benchmark_perf_counters=",
+                                     "--benchmark_enable_random_interleaving=false"};
+  std::vector<char*> argv;
+  for (auto& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  auto count = static_cast<int>(arguments.size());
+  benchmark::Initialize(&count, argv.data());
 
   std::vector<std::optional<StepOutcome>> outcomes(steps.size());
   for (std::size_t i = 0; i < steps.size(); ++i) {

@@ -3,11 +3,11 @@
 
 #include <unistd.h>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <map>
 #include <set>
 
@@ -92,7 +92,8 @@ void Console::without_time(const Json& unavailable, const Json& failed) {
   std::map<std::string, std::set<std::string>> variants;
   std::map<std::string, int> rows;
   for (const auto& entry : unavailable) {
-    const auto group = fmt::format("{}: {}", entry.at("status").get<std::string>(), entry.at("reason").get<std::string>());
+    const auto group =
+        fmt::format("{}: {}", entry.at("status").get<std::string>(), entry.at("reason").get<std::string>());
     const auto name = parse_name(entry.at("name").get<std::string>());
     if (name) variants[group].insert(name->family + "/" + name->variant);
     rows[group] += 1;
@@ -115,8 +116,8 @@ std::string describe_plan(const Plan& plan, const Options& options) {
   for (const auto& problem : plan.problems) {
     const auto operands = problem.family->operands(problem.problem);
     text += fmt::format("\n{}/{}{}: {} bytes on the device, {} on the host; {} steps\n", problem.family->name(),
-                        problem.problem.name, problem.traced ? " (traced pass)" : "", Case::device_bytes(operands), Case::host_bytes(operands),
-                        problem.steps.size());
+                        problem.problem.name, problem.traced ? " (traced pass)" : "", Case::device_bytes(operands),
+                        Case::host_bytes(operands), problem.steps.size());
     for (const int index : problem.fixtures) {
       const auto& fixture = plan.fixtures[static_cast<std::size_t>(index)];
       if (fixture.status == Status::ok)

@@ -10,6 +10,8 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "bench/json_text.hpp"
+
 namespace mage {
 
 Journal::Journal(std::string path) : path_{std::move(path)} {
@@ -28,14 +30,12 @@ Journal::~Journal() {
 }
 
 void Journal::append(const nlohmann::ordered_json& entry) {
-  const std::string line = entry.dump() + '\n';
+  const std::string line = json_text(entry) + '\n';
   std::size_t written = 0;
   while (written < line.size()) {
     const auto count = ::write(descriptor_, line.data() + written, line.size() - written);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0)
-      throw std::runtime_error{"cannot write the journal " + path_ + ": " + std::strerror(errno) +
-                               ". What stands in it up to here can be recovered with --mage_recover=" + path_};
+    if (count < 0) throw std::runtime_error{"cannot write the journal " + path_ + ": " + std::strerror(errno)};
     written += static_cast<std::size_t>(count);
   }
 }

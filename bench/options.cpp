@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/options.hpp"
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
-#include <fmt/format.h>
 #include <regex>
 
 namespace mage {
@@ -27,7 +28,8 @@ constexpr std::array refused{
     Refused{"benchmark_format", "the store is JSON and the console a table: read the store, or use --benchmark_out"},
     Refused{"benchmark_out_format", "the store is Benchmark's JSON; another format would lose the samples"},
     Refused{"benchmark_counters_tabular", "the console's columns are fixed; the counters stand in the store"},
-    Refused{"benchmark_perf_counters", "counters around a sample would change it: run ncu or perf around one benchmark"},
+    Refused{"benchmark_perf_counters",
+            "counters around a sample would change it: run ncu or perf around one benchmark"},
     Refused{"benchmark_time_unit", "all times are microseconds, in the console and in the store"},
     Refused{"benchmark_dry_run", "use --mage_dry_run"},
 };
@@ -44,8 +46,9 @@ std::vector<TimingMode> parse_modes(const std::vector<std::string>& names) {
     const auto mode = parse_mode(name);
     if (!mode)
       throw CLI::ValidationError{"--mage_modes",
-                                 "'" + name + "' is no timing mode; choose from event, event_cold, batch, graph, "
-                                              "host, kernel"};
+                                 "'" + name +
+                                     "' is no timing mode; choose from event, event_cold, batch, graph, "
+                                     "host, kernel"};
     if (std::find(modes.begin(), modes.end(), *mode) == modes.end()) modes.push_back(*mode);
   }
   return modes;
@@ -69,6 +72,20 @@ void check_filter(const std::string& filter) {
   } catch (const std::regex_error& error) {
     throw CLI::ValidationError{"--benchmark_filter", "'" + filter + "' is no regular expression: " + error.what()};
   }
+}
+
+/// Digits only, within 64 bits: CLI11 wraps a sign and saturates what is too large.
+std::string whole_number(const std::string& text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc{} && end == text.data() + text.size()) return {};
+  return "'" + text + "' is no whole number from 0 to 18446744073709551615";
+}
+
+std::string size_with_unit(std::string& text) {
+  std::uint64_t value = 0;
+  if (std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc{}) return {};
+  return "'" + text + "' is no size; write 512MiB, 8GiB or a number of bytes";
 }
 
 constexpr const char* description =
@@ -103,7 +120,9 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
       ->envname("BENCHMARK_OUT")
       ->group(library);
   bool list_tests = false;
-  app.add_flag("--benchmark_list_tests,!--no_benchmark_list_tests", list_tests, "List the names and exit; as --mage_list")->group(library);
+  app.add_flag("--benchmark_list_tests,!--no_benchmark_list_tests", list_tests,
+               "List the names and exit; as --mage_list")
+      ->group(library);
   app.add_option("--benchmark_color", color, "auto, true or false")
       ->check(CLI::IsMember({"auto", "true", "false", "yes", "no", "1", "0"}))
       ->envname("BENCHMARK_COLOR")
@@ -128,17 +147,15 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
                  "Seconds that one fixture may spend in one round [0.25]; a slow one takes fewer samples, at least one")
       ->check(CLI::Range(1e-4, 3600.0))
       ->group(protocol);
-  app.add_option("--mage_seed", options.seed, "Seed of the execution order [1]")
-      ->check(CLI::NonNegativeNumber)
-      ->group(protocol);
-  app.add_option("--mage_problem", options.problems,
-                 "Measure family/problem too, as in gelu/1000x3001-o1; repeatable")
+  app.add_option("--mage_seed", options.seed, "Seed of the execution order [1]")->check(whole_number)->group(protocol);
+  app.add_option("--mage_problem", options.problems, "Measure family/problem too, as in gelu/1000x3001-o1; repeatable")
       ->group(protocol);
   app.add_option("--mage_device", options.device, "CUDA device [0]")->check(CLI::Range(0, 1024))->group(protocol);
   auto* byte_limit =
       app.add_option("--mage_max_bytes", options.max_bytes,
                      "Problems whose operands need more are unavailable; 512MiB, 8GiB, bytes [what is free]")
           ->transform(CLI::AsSizeValue{false})
+          ->transform(CLI::Validator{size_with_unit, {}})  // runs first
           ->group(protocol);
   app.add_flag("--mage_require_gpu", options.require_gpu, "Fail where a CUDA row is unavailable for want of a GPU")
       ->group(protocol);
@@ -193,8 +210,8 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
     return {std::nullopt, exit_code::usage,
             fmt::format("mage_bench: {}\nRun mage_bench --help for the flags.\n", error.what())};
   }
-  options.color = color == "auto" ? Color::automatic
-                                  : (color == "true" || color == "yes" || color == "1" ? Color::yes : Color::no);
+  options.color =
+      color == "auto" ? Color::automatic : (color == "true" || color == "yes" || color == "1" ? Color::yes : Color::no);
   return {std::move(options), 0, {}};
 }
 

@@ -25,20 +25,20 @@ inline constexpr int interrupted = 130;
 }  // namespace exit_code
 
 struct Options {
-  std::vector<std::string> argv;        ///< exactly as given
-  std::string filter = ".";             ///< regex over family/variant/problem/mode; a leading '-' negates
-  std::string out;                      ///< store path; empty: results/<utc>-<id>.json
-  std::string recover;                  ///< a journal to turn into a store
+  std::vector<std::string> argv;  ///< exactly as given
+  std::string filter = ".";       ///< regex over family/variant/problem/mode; a leading '-' negates
+  std::string out;                ///< store path; empty: results/<utc>-<id>.json
+  std::string recover;            ///< a journal to turn into a store
   std::optional<ListFormat> list;
   Color color = Color::automatic;
   std::vector<TimingMode> modes{all_modes.begin(), all_modes.end()};
-  std::vector<std::string> problems;    ///< additional family/problem pairs
+  std::vector<std::string> problems;  ///< additional family/problem pairs
   std::map<std::string, std::string> context;
-  int rounds = 0;                       ///< 0: the smallest balanced number from 10 on
-  int samples = 0;                      ///< 0: the mode's own
+  int rounds = 0;   ///< 0: the smallest balanced number from 10 on
+  int samples = 0;  ///< 0: the mode's own
   std::uint64_t seed = 1;
-  double round_budget_s = 0.25;         ///< seconds a fixture may spend in one round
-  std::size_t max_bytes = 0;            ///< 0: what the device and the host have free
+  double round_budget_s = 0.25;  ///< seconds a fixture may spend in one round
+  std::size_t max_bytes = 0;     ///< 0: what the device and the host have free
   int device = 0;
   bool dry_run = false;
   bool verify_only = false;

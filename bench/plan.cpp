@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/plan.hpp"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
-#include <fmt/format.h>
 #include <fstream>
 #include <map>
 #include <numeric>
@@ -152,8 +152,7 @@ bool matches(const std::string& filter, const std::string& name) {
   // Compiled once a distinct filter: names come by the thousand.
   static std::map<std::string, std::regex> compiled;
   auto found = compiled.find(filter);
-  if (found == compiled.end())
-    found = compiled.emplace(filter, std::regex{negated ? filter.substr(1) : filter}).first;
+  if (found == compiled.end()) found = compiled.emplace(filter, std::regex{negated ? filter.substr(1) : filter}).first;
   return std::regex_search(name, found->second) != negated;
 }
 
@@ -177,9 +176,14 @@ std::vector<Fixture> select_fixtures(const Options& options, const Machine& mach
         for (const auto& variant : family->variants()) {
           const auto modes = modes_of(variant, options);
           if (std::find(modes.begin(), modes.end(), mode) == modes.end()) continue;
-          Fixture fixture{family, &variant, problem, mode,
+          Fixture fixture{family,
+                          &variant,
+                          problem,
+                          mode,
                           to_string(BenchmarkName{std::string{family->name()}, variant.name, problem.name, mode}),
-                          Status::ok, std::nullopt, {}};
+                          Status::ok,
+                          std::nullopt,
+                          {}};
           if (!matches(options.filter, fixture.name)) continue;
           judge(fixture, options, machine);
           selected.push_back(std::move(fixture));

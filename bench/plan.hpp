@@ -27,8 +27,8 @@ struct Fixture {
 /// One round of one fixture.
 struct Step {
   int fixture = 0;
-  int round = 0;        ///< from 0
-  int position = 0;     ///< within its block (problem, mode, host or CUDA, round)
+  int round = 0;         ///< from 0
+  int position = 0;      ///< within its block (problem, mode, host or CUDA, round)
   int predecessor = -1;  ///< fixture that ran before it in the block; -1 for the first
 };
 

@@ -38,10 +38,37 @@ extern "C" void on_signal(int signal) {
   static_cast<void>(std::signal(signal, SIG_DFL));
 }
 
+/// Creates the folder that `path` lies in; throws where it cannot, or where `path` itself names a folder.
+void prepare_folder_of(const std::string& path) {
+  const std::filesystem::path file{path};
+  if (!file.has_filename() || std::filesystem::is_directory(file))
+    throw std::runtime_error{"--benchmark_out=" + path + " is a folder; name a file"};
+  std::error_code error;
+  if (!file.parent_path().empty()) std::filesystem::create_directories(file.parent_path(), error);
+  if (error)
+    throw std::runtime_error{"cannot create the folder " + file.parent_path().string() + ": " + error.message() +
+                             "; choose another store with --benchmark_out"};
+}
+
+Json store_of(const JournalContents& contents, const std::string& journal) {
+  const auto schema = contents.entries.front().value("schema", std::string{"none"});
+  if (schema != store_schema)
+    throw std::runtime_error{
+        fmt::format("{} has the schema {}; this mage_bench writes {}: recover it with the program "
+                    "that measured",
+                    journal, schema, store_schema)};
+  try {
+    return assemble_store(contents.entries);
+  } catch (const Json::exception&) {
+    throw std::runtime_error{journal + " has lines without the fields that mage_bench writes: it was changed"};
+  }
+}
+
 int recover(const Options& options, Console& console) {
   const auto contents = read_journal(options.recover);
   const auto path = options.out.empty() ? store_path_of(options.recover) : options.out;
-  const auto store = assemble_store(contents.entries);
+  const auto store = store_of(contents, options.recover);
+  prepare_folder_of(path);
   write_store(path, store, options.overwrite);
   console.line(fmt::format("recovered {} rows of {} benchmarks{}; store: {}", store.at("benchmarks").size(),
                            store.at("mage").at("aggregates").size(),
@@ -138,8 +165,9 @@ class Measurement {
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     };
     try {
-      run_benchmarks(bridge_steps(runner, wall_s), [this](const Json& context) { record_header(context); },
-                     [this](Json row) { record({{"kind", "row"}, {"row", std::move(row)}}); });
+      run_benchmarks(
+          bridge_steps(runner, wall_s), [this](const Json& context) { record_header(context); },
+          [this](Json row) { record({{"kind", "row"}, {"row", std::move(row)}}); });
       runner.finish(interrupt_signal != 0);
       record({{"kind", "end"},
               {"finished_utc", utc_now()},
@@ -165,20 +193,14 @@ class Measurement {
 
  private:
   void open_files() {
-    const auto folder = std::filesystem::path{store_path_}.parent_path();
-    std::error_code error;
-    if (!folder.empty()) std::filesystem::create_directories(folder, error);
-    if (error)
-      throw std::runtime_error{"cannot create the folder " + folder.string() + ": " + error.message() +
-                               "; choose another store with --benchmark_out"};
+    prepare_folder_of(store_path_);
     if (std::filesystem::exists(store_path_) && !options_.overwrite)
       throw std::runtime_error{"the store " + store_path_ + " exists; use --mage_overwrite to replace it"};
-    if (std::filesystem::is_directory(store_path_))
-      throw std::runtime_error{"--benchmark_out=" + store_path_ + " is a folder; name a file"};
     journal_ = std::make_unique<Journal>(journal_path(store_path_));
   }
 
   void record(Json entry) {
+    rows_ += entry.at("kind") == "row" ? 1 : 0;
     entries_.push_back(std::move(entry));
     // The header comes from Benchmark's first report; nothing is recorded before it.
     journal_->append(entries_.back());
@@ -256,21 +278,26 @@ class Measurement {
     for (const auto& [fixture, group] : rows)
       if (!without_time.contains(group.front()->at("name").get<std::string>())) aggregates.push_back(aggregate(group));
     if (!aggregates.empty())
-      console_.table(fmt::format("{}/{}{}", problem.family->name(), problem.problem.name,
-                                 problem.traced ? " (traced pass)" : ""),
-                     aggregates);
+      console_.table(
+          fmt::format("{}/{}{}", problem.family->name(), problem.problem.name, problem.traced ? " (traced pass)" : ""),
+          aggregates);
   }
 
   /// True where the store was written. The journal goes only then.
   bool save(bool orderly) {
-    if (entries_.empty()) return false;
+    if (rows_ == 0 && !orderly) {
+      journal_->remove();  // it holds nothing, and would block the next run
+      console_.complain("nothing was measured");
+      return false;
+    }
     store_ = assemble_store(entries_);
     try {
       write_store(store_path_, store_, options_.overwrite);
     } catch (const std::exception& error) {
-      console_.complain(fmt::format("{}\nWhat was measured stands in {}; free space or choose another place, then run "
-                                    "mage_bench --mage_recover={} --benchmark_out=PATH",
-                                    error.what(), journal_->path(), journal_->path()));
+      console_.complain(
+          fmt::format("{}\n{} rows stand in {}; free space or choose another place, then run "
+                      "mage_bench --mage_recover={} --benchmark_out=PATH",
+                      error.what(), rows_, journal_->path(), journal_->path()));
       return false;
     }
     journal_->remove();
@@ -292,6 +319,7 @@ class Measurement {
   std::unique_ptr<Nvml> nvml_;
   std::unique_ptr<Journal> journal_;
   std::vector<Json> entries_;
+  int rows_ = 0;
   Json store_;
   bool library_is_debug_ = false;
 };
@@ -314,7 +342,9 @@ int verify_only(const Options& options, const Plan& plan, Devices& devices, Cons
   };
   for (const auto& fixture : plan.fixtures)
     if (fixture.status != Status::ok)
-      record({{"kind", "status"}, {"name", fixture.name}, {"status", to_string(fixture.status)},
+      record({{"kind", "status"},
+              {"name", fixture.name},
+              {"status", to_string(fixture.status)},
               {"reason", fixture.detail}});
   Runner runner{options, plan, devices, 1, {record, {}, {}}};
   for (std::size_t p = 0; p < plan.problems.size() && interrupt_signal == 0; ++p)

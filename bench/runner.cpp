@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/runner.hpp"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 #include <stdexcept>
 
 #include "bench/gate.hpp"
@@ -139,7 +139,7 @@ void Runner::prepare(FixtureState& state, int fixture) {
     state.launch = shared->bind(*state.fixture->variant);
     state.sampler = make_sampler(mode, *state.device, state.launch);
     state.sampler->prepare();
-    state.samples_asked = options_.samples > 0            ? options_.samples
+    state.samples_asked = options_.samples > 0           ? options_.samples
                           : state.device->info().is_host ? host_variant_samples
                                                          : default_samples(mode);
     state.samples = state.samples_asked;
@@ -194,14 +194,15 @@ void Runner::open(std::size_t problem) {
   }
   session_->inputs_sha256 = combined.finish();
   const auto work = plan.family->work(plan.problem);
-  events_.record({{"kind", "problem"},
-                  {"family", plan.family->name()},
-                  {"problem", plan.problem.name},
-                  {"inputs_sha256", inputs},
-                  {"tolerance", plan.family->tolerance(plan.problem)},
-                  {"work", {{"flops", work.flops}, {"bytes_read", work.bytes_read}, {"bytes_written", work.bytes_written}}},
-                  {"device_bytes", Case::device_bytes(operands)},
-                  {"host_bytes", Case::host_bytes(operands)}});
+  events_.record(
+      {{"kind", "problem"},
+       {"family", plan.family->name()},
+       {"problem", plan.problem.name},
+       {"inputs_sha256", inputs},
+       {"tolerance", plan.family->tolerance(plan.problem)},
+       {"work", {{"flops", work.flops}, {"bytes_read", work.bytes_read}, {"bytes_written", work.bytes_written}}},
+       {"device_bytes", Case::device_bytes(operands)},
+       {"host_bytes", Case::host_bytes(operands)}});
   for (const int index : plan.fixtures) {
     if (plan_.fixtures[static_cast<std::size_t>(index)].status != Status::ok) continue;
     if (interrupt_signal != 0) return;

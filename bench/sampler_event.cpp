@@ -5,7 +5,7 @@ namespace mage {
 
 void EventSampler::prepare() {
   delay_us_ = pilot_delay_us(device_, [this] { device_.submit(launch_); });
- }
+}
 
 void EventSampler::sample(Samples& out, const BeforeTimed& before_timed) {
   device_.submit(launch_);

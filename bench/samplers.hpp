@@ -116,7 +116,7 @@ class KernelSampler final : public Sampler {
     double span_us;
   };
   EventSampler untraced_;
-  double delay_us_ = 0;  ///< longer than without the tracer, which makes every call slower
+  double delay_us_ = 0;             ///< longer than without the tracer, which makes every call slower
   std::vector<double> outside_us_;  ///< spans without the tracer, just before it starts
   std::vector<Pending> pending_;    ///< sample k carries mark k + 1
 };

@@ -12,6 +12,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "bench/json_text.hpp"
 #include "bench/statistics.hpp"
 
 namespace mage {
@@ -24,7 +25,7 @@ constexpr std::string_view journal_suffix = ".journal.jsonl";
 /// What the entries say of one fixture beside its rows.
 struct Outcome {
   std::string status = "ok";
-  Json entry;               ///< the status entry, where there is one
+  Json entry;  ///< the status entry, where there is one
   bool gated_after = false;
 };
 
@@ -61,7 +62,7 @@ Json rate(double amount, double us, double scale) { return us > 0 ? Json(amount 
 /// Objects down to `depth` levels and the lists in them get a line for each member; what is deeper stays on one line.
 void append_text(const Json& value, int depth, int indent, std::string& text) {
   if (depth == 0 || !value.is_structured() || value.empty()) {
-    text += value.dump();
+    text += json_text(value);
     return;
   }
   const std::string margin(static_cast<std::size_t>(indent) + 1, ' ');
@@ -72,7 +73,7 @@ void append_text(const Json& value, int depth, int indent, std::string& text) {
     text += first ? "\n" : ",\n";
     first = false;
     text += margin;
-    if (object) text += Json(key).dump() + ": ";
+    if (object) text += json_text(Json(key)) + ": ";
     append_text(member, object ? depth - 1 : 0, indent + 1, text);
   }
   text += '\n' + std::string(static_cast<std::size_t>(indent), ' ') + (object ? '}' : ']');
@@ -157,7 +158,8 @@ Json assemble_store(const std::vector<Json>& entries) {
       rows_withheld[name] += 1;  // a time exists only when every check passed
       continue;
     }
-    if (outcome == by_name.end() || !outcome->second.gated_after) add_flag(row["mage"]["flags"], flag::unverified_after);
+    if (outcome == by_name.end() || !outcome->second.gated_after)
+      add_flag(row["mage"]["flags"], flag::unverified_after);
     rows.push_back(std::move(row));
   }
 

@@ -77,8 +77,10 @@ TEST_F(GpuDevice, FillsWordsAndNoMore) {
 
 /// Median span of a delay of `us` inside a gated span.
 double delay_span_us(Device& device, double us) {
+  constexpr std::size_t count = 21;
   std::vector<double> spans;
-  for (int i = 0; i < 21; ++i) spans.push_back(gated_span(device, 100, [&] { device.delay(us); }).us);
+  spans.reserve(count);
+  while (spans.size() < count) spans.push_back(gated_span(device, 100, [&] { device.delay(us); }).us);
   return statistics::median(spans);
 }
 

@@ -65,6 +65,7 @@ class CuptiTraceTest : public testing::Test {
 
 std::vector<std::uint64_t> marks_of(const std::vector<KernelRecord>& records) {
   std::vector<std::uint64_t> marks;
+  marks.reserve(records.size());
   for (const auto& record : records) marks.push_back(record.mark);
   return marks;
 }

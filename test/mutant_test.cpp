@@ -60,8 +60,8 @@ TEST_P(MutantTest, TheReasonNamesTheFault) {
   const Oracle oracle{family(), family().parse("64x1024").value()};
   Case bound{*device, oracle};
   const auto& pointers = bound.pointers();
-  auto launch = GetParam().make({pointers.at<const float>(0), pointers.at<const float>(1), pointers.at<float>(2), 64,
-                                 1024});
+  auto launch =
+      GetParam().make({pointers.at<const float>(0), pointers.at<const float>(1), pointers.at<float>(2), 64, 1024});
   Verdict verdict;
   for (int call = 0; call < 2 && (call == 0 || verdict.ok); ++call) {
     bound.poison();

@@ -45,10 +45,16 @@ using Lines = std::vector<std::string>;
 TEST_F(Nvtx, PhasesNestInTheirFixture) {
   {
     const NvtxRange fixture{"gelu/v00_naive/4096x4096/event"};
-    { const NvtxRange phase{"verify"}; }
-    { const NvtxRange phase{"samples"}; }
+    {
+      const NvtxRange phase{"verify"};
+    }
+    {
+      const NvtxRange phase{"samples"};
+    }
   }
-  { const NvtxRange fixture{"gelu/v01_float4/4096x4096/event"}; }
+  {
+    const NvtxRange fixture{"gelu/v01_float4/4096x4096/event"};
+  }
   EXPECT_EQ(log(), (Lines{"push mage_bench gelu/v00_naive/4096x4096/event", "push mage_bench verify", "pop mage_bench",
                           "push mage_bench samples", "pop mage_bench", "pop mage_bench",
                           "push mage_bench gelu/v01_float4/4096x4096/event", "pop mage_bench"}));
@@ -60,7 +66,9 @@ TEST_F(Nvtx, TheNameIsCopied) {
     const NvtxRange range{std::string_view{name}.substr(0, 6)};
     name.assign(name.size(), 'x');
   }
-  { const NvtxRange range{"settle"}; }
+  {
+    const NvtxRange range{"settle"};
+  }
   EXPECT_EQ(log(), (Lines{"push mage_bench settle", "pop mage_bench", "push mage_bench settle", "pop mage_bench"}));
 }
 

@@ -114,6 +114,9 @@ TEST(Options, RefusesWhatItCannotMean) {
   expect_refused({"--mage_rounds=ten"}, "--mage_rounds");
   expect_refused({"--mage_samples=0"}, "--mage_samples");
   expect_refused({"--mage_seed=-1"}, "--mage_seed");
+  expect_refused({"--mage_seed=18446744073709551616"}, "--mage_seed");
+  expect_refused({"--mage_seed=1.5"}, "--mage_seed");
+  expect_refused({"--mage_max_bytes=-5"}, "--mage_max_bytes");
   expect_refused({"--mage_round_budget=0"}, "--mage_round_budget");
   expect_refused({"--mage_round_budget=nan"}, "--mage_round_budget");
   expect_refused({"--mage_max_bytes=much"}, "--mage_max_bytes");

@@ -68,8 +68,7 @@ TEST(Select, TooLittleMemoryIsUnavailable) {
   auto options = options_for("/host$");
   options.max_bytes = 1U << 20U;
   int refused = 0;
-  for (const auto& fixture : select_fixtures(options, no_gpu))
-    refused += fixture.reason == Unavailable::memory ? 1 : 0;
+  for (const auto& fixture : select_fixtures(options, no_gpu)) refused += fixture.reason == Unavailable::memory ? 1 : 0;
   EXPECT_GT(refused, 0);
   Machine small = no_gpu;
   small.host_bytes = 1U << 20U;
@@ -172,8 +171,9 @@ TEST(Plan, ProblemsComeOneAtATime) {
   const auto plan = make_plan(select_fixtures(options_for("."), no_gpu), {});
   std::set<std::string> seen;
   for (const auto& problem : plan.problems)
-    EXPECT_TRUE(seen.insert(std::string{problem.family->name()} + problem.problem.name +
-                            (problem.traced ? " traced" : "")).second)
+    EXPECT_TRUE(
+        seen.insert(std::string{problem.family->name()} + problem.problem.name + (problem.traced ? " traced" : ""))
+            .second)
         << "the memory of a problem is taken once a pass";
 }
 

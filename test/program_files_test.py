@@ -98,7 +98,17 @@ class ForeignJournal(ProgramTest):
         return whole[0] + b"\n", whole[1:]
 
     def test_garbage(self):
-        for contents in (b"", b"\n", b"garbage", b"\0" * 5000, b"\xff\xfe" * 99, b"{}\n", b"[]\n", b"7\n", b"[" * 10**6):
+        for contents in (
+            b"",
+            b"\n",
+            b"garbage",
+            b"\0" * 5000,
+            b"\xff\xfe" * 99,
+            b"{}\n",
+            b"[]\n",
+            b"7\n",
+            b"[" * 10**6,
+        ):
             with self.subTest(contents=contents[:20]):
                 self.assertRegex(self.recover(contents), "not a (line of a )?mage_bench journal")
 

@@ -31,25 +31,31 @@ class Interrupt(ProgramTest):
         self.assertIs(store["mage"]["end"]["interrupted"], True)
         rows = store["benchmarks"]
         self.assertGreaterEqual(len(rows), at_least)
+        counts = {(row["name"], len(row["samples_us"])) for row in rows}
+        self.assertEqual(len(counts), len({row["name"] for row in rows}), "half a round is no round")
         for row in rows:
-            self.assertEqual(len(row["samples_us"]), 1000, "half a round is no round")
             self.assertIn("unverified_after", row["mage"]["flags"])
         for aggregate in store["mage"]["aggregates"]:
-            self.assertEqual(aggregate["rounds_planned"], 20000)
+            self.assertEqual(aggregate["rounds_planned"], 500)
             self.assertLessEqual({"missing_rounds", "unverified_after"}, set(aggregate["flags"]))
         return store
 
-    def test_sigint_and_sigterm_save_what_was_measured(self):
-        for number in (signal.SIGINT, signal.SIGTERM):
-            with self.subTest(signal=number.name):
-                process = self.start(rows=5)
-                process.send_signal(number)
-                store = self.check_interrupted(process, at_least=5)
-                self.assertEqual(sorted({row["name"] for row in store["benchmarks"]}), HOST_NAMES)
-                (self.folder / "store.json").unlink()
+    def check_signal(self, number):
+        process = self.start(rows=5)
+        process.send_signal(number)
+        store = self.check_interrupted(process, at_least=5)
+        self.assertEqual(sorted({row["name"] for row in store["benchmarks"]}), HOST_NAMES)
+
+    def test_sigint_saves_what_was_measured(self):
+        self.check_signal(signal.SIGINT)
+
+    def test_sigterm_saves_what_was_measured(self):
+        self.check_signal(signal.SIGTERM)
 
     def test_a_sigint_before_the_first_row(self):
-        process = self.start("--mage_problem=gelu/1023x2048", "--benchmark_filter=gelu/cpu_v00_scalar/1023x2048", rows=0)
+        process = self.start(
+            "--mage_problem=gelu/1023x2048", "--benchmark_filter=gelu/cpu_v00_scalar/1023x2048", rows=0
+        )
         self.wait_for(process, lambda: entries_of(self.journal()), "a journal with its header")
         process.send_signal(signal.SIGINT)
         self.check_interrupted(process, at_least=0)
@@ -91,7 +97,7 @@ class Kill(ProgramTest):
 
     def setUp(self):
         super().setUp()
-        process = self.start("--mage_samples=20", rows=9)
+        process = self.start(rows=9)
         process.kill()
         process.communicate()
         self.assertEqual(process.returncode, -signal.SIGKILL)
@@ -137,7 +143,18 @@ class Kill(ProgramTest):
         first = self.left.index(b"\n")
         ends = [i for i, byte in enumerate(self.left) if byte == ord("\n")]
         draw = random.Random(20)
-        cuts = {0, 1, first - 1, first, first + 1, first + 2, ends[-1], ends[-1] + 1, len(self.left) - 1, len(self.left)}
+        cuts = {
+            0,
+            1,
+            first - 1,
+            first,
+            first + 1,
+            first + 2,
+            ends[-1],
+            ends[-1] + 1,
+            len(self.left) - 1,
+            len(self.left),
+        }
         cuts |= {draw.randrange(first) for _ in range(4)} | {draw.randrange(first, len(self.left)) for _ in range(30)}
         for cut in sorted(cuts):
             with self.subTest(cut=cut):

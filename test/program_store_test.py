@@ -8,7 +8,7 @@ import subprocess
 import unittest
 from datetime import UTC, datetime
 
-from program_support import EXECUTABLE, HOST, HOST_NAMES, MIXED, QUICK, ProgramTest, environment, load_strict
+from program_support import EXECUTABLE, HOST, HOST_NAMES, MIXED, QUICK, SOURCE, ProgramTest, environment, load_strict
 
 SHA256 = "^[0-9a-f]{64}$"
 
@@ -50,9 +50,8 @@ class DefaultPath(ProgramTest):
         for name in ("BENCHMARK_LIST_TESTS", "BENCHMARK_NO_LIST_TESTS", "BENCHMARK_V", "BENCHMARK_CONTEXT"):
             with self.subTest(name=name):
                 value = "a=b" if name == "BENCHMARK_CONTEXT" else "1"
-                self.measure(env=environment(**{name: value}))
-                self.assertEqual(self.files(), ["store.json"])
-                (self.folder / "store.json").unlink()
+                self.measure(store=f"{name}/store.json", env=environment(**{name: value}))
+                self.assertEqual([path for path in self.files() if path.startswith(name)], [f"{name}/store.json"])
 
 
 class Contents(ProgramTest):
@@ -60,7 +59,9 @@ class Contents(ProgramTest):
 
     def setUp(self):
         super().setUp()
-        self.store = self.measure("--benchmark_context=ticket=4711,who=a=b", select=MIXED, env=environment(OMP_SCHEDULE="static"))
+        self.store = self.measure(
+            "--benchmark_context=ticket=4711,who=a=b", select=MIXED, env=environment(OMP_SCHEDULE="static")
+        )
         self.mage = self.store["mage"]
 
     def test_every_round_is_there_and_no_other(self):
@@ -68,7 +69,17 @@ class Contents(ProgramTest):
         self.assertEqual(rounds, [(name, index) for name in HOST_NAMES for index in (0, 1)])
         for row in self.store["benchmarks"]:
             self.assertEqual(row["repetitions"], 2)
-            for key in ("samples", "mad_us", "p10_us", "p90_us", "p99_us", "min_us", "gbytes_per_s", "tflops", "floor_us"):
+            for key in (
+                "samples",
+                "mad_us",
+                "p10_us",
+                "p90_us",
+                "p99_us",
+                "min_us",
+                "gbytes_per_s",
+                "tflops",
+                "floor_us",
+            ):
                 self.assertIsInstance(row[key], float, key)
             self.assertNotIn("mage_step", row, "the key that joins a run with its step")
 
@@ -85,8 +96,10 @@ class Contents(ProgramTest):
     def test_the_text_is_small_and_fit_for_diff(self):
         lines = (self.folder / "store.json").read_text().splitlines()
         rows = [line for line in lines if line.startswith('  {"name":"copy/')]
-        self.assertEqual([load_strict(line.rstrip(","))["name"] for line in rows if "samples_us" in line],
-                         [row["name"] for row in self.store["benchmarks"]])
+        self.assertEqual(
+            [load_strict(line.rstrip(","))["name"] for line in rows if "samples_us" in line],
+            [row["name"] for row in self.store["benchmarks"]],
+        )
 
     def test_unavailable_rows_stand_in_the_tail_with_their_reason(self):
         unavailable = {entry["name"]: entry for entry in self.mage["unavailable"]}
@@ -101,9 +114,13 @@ class Contents(ProgramTest):
 
     def test_the_gates_held_before_and_after(self):
         gates = [(gate["name"], gate["when"], gate["ok"]) for gate in self.mage["gates"]]
-        self.assertEqual(sorted(gates), sorted((name, when, True) for name in HOST_NAMES for when in ("before", "after")))
-        sums = {when: {gate["output_checksum"] for gate in self.mage["gates"] if gate["when"] == when}
-                for when in ("before", "after")}
+        self.assertEqual(
+            sorted(gates), sorted((name, when, True) for name in HOST_NAMES for when in ("before", "after"))
+        )
+        sums = {
+            when: {gate["output_checksum"] for gate in self.mage["gates"] if gate["when"] == when}
+            for when in ("before", "after")
+        }
         self.assertEqual([len(values) for values in sums.values()], [1, 1], "two copies of the same input differ")
         self.assertNotEqual(sums["before"], sums["after"], "the closing gate saw the inputs of the first")
         for gate in self.mage["gates"]:
@@ -142,7 +159,16 @@ class Contents(ProgramTest):
 
     def test_the_context_is_benchmarks_with_our_keys(self):
         context = self.store["context"]
-        for key in ("date", "host_name", "executable", "num_cpus", "mhz_per_cpu", "caches", "load_avg", "library_build_type"):
+        for key in (
+            "date",
+            "host_name",
+            "executable",
+            "num_cpus",
+            "mhz_per_cpu",
+            "caches",
+            "load_avg",
+            "library_build_type",
+        ):
             self.assertIn(key, context)
         self.assertEqual((context["ticket"], context["who"]), ("4711", "a=b"))
 
@@ -163,12 +189,55 @@ class Contents(ProgramTest):
         self.assertIn("unavailable: no CUDA device", done.stdout)
 
 
+class Documentation(ProgramTest):
+    """docs/store.md names every field, flag, status and reason that there is."""
+
+    def setUp(self):
+        super().setUp()
+        page = (SOURCE / "docs" / "store.md").read_text()
+        self.documented = {name for code in re.findall(r"`([^`\n]+)`", page) for name in re.findall(r"\w+", code)}
+
+    def check(self, names, where):
+        self.assertTrue(names)
+        self.assertEqual(set(names) - self.documented, set(), f"not in docs/store.md, but in {where}")
+
+    def test_fields_of_a_store(self):
+        given = {"kernel_sources", "environment", "inputs_sha256"}  # objects whose keys are values
+
+        def keys(value):
+            if isinstance(value, list):
+                return set().union(*map(keys, value))
+            if not isinstance(value, dict):
+                return set()
+            return set(value).union(*(keys(inner) for key, inner in value.items() if key not in given))
+
+        store = self.measure(select=MIXED)
+        store["context"]["caches"] = []  # the library's own
+        self.check(keys(store), "a store")
+
+    def test_flags(self):
+        header = (SOURCE / "bench" / "store.hpp").read_text()
+        self.check(re.findall(r'(\w+) = "\1";', header), "bench/store.hpp")
+
+    def test_statuses_reasons_modes_and_kinds(self):
+        types = (SOURCE / "src" / "core" / "types.cpp").read_text()
+        self.check(re.findall(r'case (?:Status|Unavailable|TimingMode)::(\w+): return "\1";', types), "types.cpp")
+        code = "".join(path.read_text() for path in sorted((SOURCE / "bench").glob("*.cpp")))
+        self.check(re.findall(r'"kind", "(\w+)"', code), "journals")
+
+    def test_series_and_figures_of_the_modes(self):
+        code = "".join(path.read_text() for path in sorted((SOURCE / "bench").glob("sampler_*.cpp")))
+        self.check(re.findall(r'(?:parts|figures)\["(\w+)"\]', code), "the samplers")
+
+
 class Protocol(ProgramTest):
     def order(self, *flags, **options):
         """The planned order, and that the rows came in it."""
         store = self.measure(*flags, **options)
         plan = store["mage"]["plan"]
-        steps = [(plan["fixtures"][fixture], index) for problem in plan["problems"] for fixture, index in problem["steps"]]
+        steps = [
+            (plan["fixtures"][fixture], index) for problem in plan["problems"] for fixture, index in problem["steps"]
+        ]
         self.assertEqual([(row["name"], row["repetition_index"]) for row in store["benchmarks"]], steps)
         (self.folder / "store.json").unlink()
         return steps

@@ -163,7 +163,9 @@ class Actions(ProgramTest):
             self.assertTrue(chosen)
             self.assertEqual(self.expect(0, "--mage_list", f"--benchmark_filter={pattern}").stdout.splitlines(), chosen)
             others = [name for name in everything if name not in chosen]
-            self.assertEqual(self.expect(0, "--mage_list", f"--benchmark_filter=-{pattern}").stdout.splitlines(), others)
+            self.assertEqual(
+                self.expect(0, "--mage_list", f"--benchmark_filter=-{pattern}").stdout.splitlines(), others
+            )
         for pattern in ("all", ""):
             done = self.expect(0, "--mage_list", env=environment(BENCHMARK_FILTER=pattern))
             self.assertEqual(done.stdout.splitlines(), everything)

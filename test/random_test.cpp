@@ -187,7 +187,7 @@ TEST(Random, SubnormalIsSubnormalAndReachesBothEnds) {
     smallest = std::min(smallest, std::fabs(x));
     largest = std::max(largest, std::fabs(x));
   }
-  EXPECT_NEAR(negative, many / 2, 5 * std::sqrt(static_cast<double>(many)) / 2);
+  EXPECT_NEAR(negative, 0.5 * many, 5 * std::sqrt(static_cast<double>(many)) / 2);
   EXPECT_LT(smallest, 0x1p-126F / 10000);
   EXPECT_GT(largest, 0x1p-126F * 0.9999F);
 }
@@ -196,7 +196,7 @@ TEST(Random, ZerosAreZerosOfBothSigns) {
   const auto values = values_of({.name = "x", .rows = 1024, .cols = 1024, .distribution = Distribution::zeros});
   EXPECT_TRUE(std::all_of(values.begin(), values.end(), [](float x) { return x == 0; }));
   const auto negative = std::count_if(values.begin(), values.end(), [](float x) { return std::signbit(x); });
-  EXPECT_NEAR(static_cast<double>(negative), many / 2, 5 * std::sqrt(static_cast<double>(many)) / 2);
+  EXPECT_NEAR(static_cast<double>(negative), 0.5 * many, 5 * std::sqrt(static_cast<double>(many)) / 2);
 }
 
 TEST(Random, SpecialHasRowsOfInfinitiesAndNaN) {

@@ -57,8 +57,8 @@ TEST(Registry, TheManifestListsTheSameFilesWithTheirHashes) {
 TEST(Registry, ThereAreFamiliesSortedByName) {
   const auto all = families();
   ASSERT_FALSE(all.empty());
-  EXPECT_TRUE(std::is_sorted(all.begin(), all.end(),
-                             [](const Family* a, const Family* b) { return a->name() < b->name(); }));
+  EXPECT_TRUE(
+      std::is_sorted(all.begin(), all.end(), [](const Family* a, const Family* b) { return a->name() < b->name(); }));
   for (const auto* family : all) EXPECT_EQ(find_family(family->name()), family);
   EXPECT_EQ(find_family("no_such_family"), nullptr);
 }
@@ -77,7 +77,7 @@ TEST(Registry, ParentsExistAndFirstVersionsHaveNone) {
     for (const auto& variant : family->variants()) {
       if (variant.skipped) continue;
       SCOPED_TRACE(variant.source);
-      const bool numbered = variant.name.starts_with("v") || variant.name.starts_with("cpu_v");
+      const bool numbered = variant.name.starts_with('v') || variant.name.starts_with("cpu_v");
       const bool first = variant.name.starts_with("v00_") || variant.name.starts_with("cpu_v00_");
       if (first || !numbered) {
         EXPECT_TRUE(variant.parent.empty()) << "a first version, an oracle or a baseline has no parent";
@@ -141,8 +141,7 @@ TEST(Registry, EachFamilyTestsOffsetsBeyond31Bits) {
     bool beyond = false;
     for (const auto& problem : family->test_problems())
       for (const auto& operand : family->operands(problem))
-        beyond = beyond || operand.elements() > (int64{1} << 31U) ||
-                 operand.bytes() > (std::size_t{1} << 31U);
+        beyond = beyond || operand.elements() > (int64{1} << 31U) || operand.bytes() > (std::size_t{1} << 31U);
     EXPECT_TRUE(beyond) << family->name() << " has no test problem labelled large";
   }
 }

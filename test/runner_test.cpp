@@ -9,8 +9,8 @@
 #include <cmath>
 #include <csignal>
 #include <memory>
-#include <vector>
 #include <thread>
+#include <vector>
 
 #include "bench/store.hpp"
 
@@ -24,7 +24,7 @@ const VariantInfo& reference() { return *family().find_variant("reference"); }
 
 /// The reference's own launch behind something else; calls are counted from the binding on.
 template <class Around>
-Launch wrapped(const void* problem, const void* args, Around around) {
+Launch wrapped(const void* problem, const void* args, const Around& around) {
   const auto& erased = reference().erased;
   auto inner = std::make_shared<Launch>(erased.call_prepare(erased.prepare, problem, args));
   auto calls = std::make_shared<int>(0);
@@ -52,8 +52,14 @@ class RunnerTest : public testing::Test {
     options_.rounds = rounds;
     if (options_.samples == 0) options_.samples = 4;
     const auto problem = family().parse("5x32").value();
-    plan_ = make_plan({{&family(), &info, problem, TimingMode::host,
-                        to_string(BenchmarkName{"gelu", info.name, problem.name, TimingMode::host}), Status::ok, {}, {}}},
+    plan_ = make_plan({{&family(),
+                        &info,
+                        problem,
+                        TimingMode::host,
+                        to_string(BenchmarkName{"gelu", info.name, problem.name, TimingMode::host}),
+                        Status::ok,
+                        {},
+                        {}}},
                       options_);
   }
 
@@ -115,9 +121,8 @@ TEST_F(RunnerTest, ARightVariantHasEveryRoundAndBothGates) {
 }
 
 TEST_F(RunnerTest, AWrongVariantNeverGetsATime) {
-  const auto wrong = variant("wrong", [](detail::ErasedFunction, const void*, const void*) -> Launch {
-    return [](StreamHandle) {};
-  });
+  const auto wrong =
+      variant("wrong", [](detail::ErasedFunction, const void*, const void*) -> Launch { return [](StreamHandle) {}; });
   plan(wrong);
   EXPECT_TRUE(run().empty());
   expect_status("wrong", "never written");
@@ -144,7 +149,7 @@ TEST_F(RunnerTest, AVariantThatCachesItsOutputFailsTheClosingGate) {
     // The arguments' layout is the family's; its output pointer is the last of three.
     auto* y = static_cast<float* const*>(args)[2];
     return wrapped(problem, args, [cache, y](Launch& inner, StreamHandle stream, int) {
-      constexpr std::size_t count = 5 * 32;
+      constexpr std::size_t count{5 * 32};
       if (cache->y.empty()) {
         inner(stream);
         cache->y.assign(y, y + count);

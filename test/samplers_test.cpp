@@ -34,8 +34,8 @@ BeforeTimed poison(FakeDevice& device) {
 TEST(EventSampler, RunsTheOperationUntimedThenBehindADelay) {
   FakeDevice device;
   const OneSample one{TimingMode::event, device};
-  EXPECT_EQ(device.actions, (Actions{"submit", "delay", "record begin", "submit", "record end", "reached?",
-                                     "synchronize", "elapsed"}));
+  EXPECT_EQ(device.actions,
+            (Actions{"submit", "delay", "record begin", "submit", "record end", "reached?", "synchronize", "elapsed"}));
   EXPECT_EQ(one.samples.us, std::vector<double>{device.operation_us});
   EXPECT_EQ(one.samples.gate_missed, 0);
 }
@@ -97,10 +97,10 @@ TEST(BatchSampler, TakesOneAndTwoBatchesAndReportsTheSlope) {
   device.operation_us = 130;  // 400 us of them are about 3
   device.stamp_us = 1;
   const OneSample one{TimingMode::batch, device};
-  EXPECT_EQ(device.actions,
-            (Actions{"submit", "delay", "record begin", "submit", "submit", "submit", "record end", "reached?",
-                     "synchronize", "elapsed", "delay", "record begin", "submit", "submit", "submit", "submit",
-                     "submit", "submit", "record end", "reached?", "synchronize", "elapsed"}));
+  EXPECT_EQ(device.actions, (Actions{"submit",     "delay",    "record begin", "submit",  "submit", "submit",
+                                     "record end", "reached?", "synchronize",  "elapsed", "delay",  "record begin",
+                                     "submit",     "submit",   "submit",       "submit",  "submit", "submit",
+                                     "record end", "reached?", "synchronize",  "elapsed"}));
   EXPECT_DOUBLE_EQ(one.samples.us.at(0), 130);
   EXPECT_DOUBLE_EQ(one.samples.parts.at("span_n_us").at(0), 391);
   EXPECT_DOUBLE_EQ(one.samples.parts.at("span_2n_us").at(0), 781);
@@ -132,10 +132,9 @@ TEST(GraphSampler, ReplaysAGraphOfOneAndAGraphOfMany) {
   FakeDevice device;
   device.operation_us = 200;
   const OneSample one{TimingMode::graph, device};
-  EXPECT_EQ(device.actions,
-            (Actions{"replay 1", "delay", "record begin", "replay 1", "record end", "reached?", "synchronize",
-                     "elapsed", "delay", "record begin", "replay 5", "record end", "reached?", "synchronize",
-                     "elapsed"}));
+  EXPECT_EQ(device.actions, (Actions{"replay 1", "delay", "record begin", "replay 1", "record end", "reached?",
+                                     "synchronize", "elapsed", "delay", "record begin", "replay 5", "record end",
+                                     "reached?", "synchronize", "elapsed"}));
   EXPECT_DOUBLE_EQ(one.samples.us.at(0), 200);
   EXPECT_DOUBLE_EQ(one.samples.parts.at("replay_latency_us").at(0), 200);
   EXPECT_DOUBLE_EQ(one.samples.parts.at("span_k_us").at(0), 1000);
@@ -191,8 +190,8 @@ TEST(KernelSampler, MarksTheTimedOperationOnly) {
   FakeDevice device;
   const OneSample one{TimingMode::kernel, device};
   const Actions tail{device.actions.end() - 12, device.actions.end()};
-  EXPECT_EQ(tail, (Actions{"trace start", "submit", "delay", "record begin", "mark 1", "submit", "mark 0",
-                           "record end", "reached?", "synchronize", "elapsed", "trace stop"}));
+  EXPECT_EQ(tail, (Actions{"trace start", "submit", "delay", "record begin", "mark 1", "submit", "mark 0", "record end",
+                           "reached?", "synchronize", "elapsed", "trace stop"}));
   EXPECT_EQ(one.samples.us, std::vector<double>{device.operation_us});
   EXPECT_EQ(one.samples.kernels, std::vector<std::string>{"kernel_0"});
   EXPECT_FALSE(one.samples.perturbed);

@@ -17,8 +17,13 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 Json header() {
-  return {{"kind", "header"},           {"schema", store_schema}, {"context", {{"date", "today"}}},
-          {"provenance", {{"run_id", "ab"}}}, {"options", Json::object()}, {"device", nullptr}, {"plan", Json::object()}};
+  return {{"kind", "header"},
+          {"schema", store_schema},
+          {"context", {{"date", "today"}}},
+          {"provenance", {{"run_id", "ab"}}},
+          {"options", Json::object()},
+          {"device", nullptr},
+          {"plan", Json::object()}};
 }
 
 Json row(const std::string& name, int round, double us, int rounds = 2) {
@@ -70,8 +75,8 @@ class FolderTest : public testing::Test {
 };
 
 TEST(Store, HoldsRowsThatPassedBothGates) {
-  const auto store = assemble_store({header(), row("f/v/p/host", 0, 10), row("f/v/p/host", 1, 12),
-                                     gate_after("f/v/p/host", true), end(false)});
+  const auto store = assemble_store(
+      {header(), row("f/v/p/host", 0, 10), row("f/v/p/host", 1, 12), gate_after("f/v/p/host", true), end(false)});
   ASSERT_EQ(store.at("benchmarks").size(), 2U);
   EXPECT_EQ(store.at("benchmarks")[1].at("samples_us").size(), 3U);
   EXPECT_TRUE(store.at("benchmarks")[0].at("mage").at("flags").empty());
@@ -81,9 +86,9 @@ TEST(Store, HoldsRowsThatPassedBothGates) {
 }
 
 TEST(Store, AWrongVariantHasNoTime) {
-  const auto store = assemble_store({header(), row("f/v/p/host", 0, 10), row("f/w/p/host", 0, 5),
-                                     gate_after("f/v/p/host", true), gate_after("f/w/p/host", false),
-                                     status("f/w/p/host", "wrong"), end(false)});
+  const auto store =
+      assemble_store({header(), row("f/v/p/host", 0, 10), row("f/w/p/host", 0, 5), gate_after("f/v/p/host", true),
+                      gate_after("f/w/p/host", false), status("f/w/p/host", "wrong"), end(false)});
   ASSERT_EQ(store.at("benchmarks").size(), 1U);
   EXPECT_EQ(store.at("benchmarks")[0].at("name"), "f/v/p/host");
   ASSERT_EQ(store.at("mage").at("failed").size(), 1U);
@@ -93,8 +98,9 @@ TEST(Store, AWrongVariantHasNoTime) {
 }
 
 TEST(Store, UnavailableAndUnsupportedStandApartFromFailures) {
-  const auto store = assemble_store({header(), status("a/b/c/event", "unavailable"), status("a/d/c/event", "unsupported"),
-                                     status("a/e/c/event", "failed"), end(false)});
+  const auto store =
+      assemble_store({header(), status("a/b/c/event", "unavailable"), status("a/d/c/event", "unsupported"),
+                      status("a/e/c/event", "failed"), end(false)});
   EXPECT_TRUE(store.at("benchmarks").empty());
   EXPECT_EQ(store.at("mage").at("unavailable").size(), 2U);
   EXPECT_EQ(store.at("mage").at("failed").size(), 1U);
@@ -126,7 +132,8 @@ TEST(Store, AggregatesAreOverRoundMedians) {
 }
 
 TEST(Store, OneRoundHasNoInterval) {
-  const auto store = assemble_store({header(), row("f/v/p/host", 0, 10, 1), gate_after("f/v/p/host", true), end(false)});
+  const auto store =
+      assemble_store({header(), row("f/v/p/host", 0, 10, 1), gate_after("f/v/p/host", true), end(false)});
   EXPECT_TRUE(store.at("mage").at("aggregates")[0].at("interval95_us").is_null());
 }
 
@@ -148,6 +155,22 @@ TEST_F(FolderTest, AStoreIsStrictJsonAndLeavesNoTemporary) {
   write_store(path("a.json"), store, false);
   EXPECT_EQ(Json::parse(read(path("a.json"))), store);
   EXPECT_EQ(std::distance(fs::directory_iterator{folder_}, fs::directory_iterator{}), 1);
+}
+
+TEST_F(FolderTest, BytesThatAreNoUtf8CostNothing) {
+  auto strange = header();
+  strange["context"]["caller"] =
+      "a\xff"
+      "b";
+  Journal journal{path("a.journal.jsonl")};
+  journal.append(strange);
+  const auto contents = read_journal(journal.path());
+  EXPECT_EQ(contents.entries.at(0).at("context").at("caller"),
+            "a\xEF\xBF\xBD"
+            "b");
+  strange["kind"] = "header";
+  write_store(path("a.json"), assemble_store({strange, end(false)}), false);
+  EXPECT_TRUE(Json::accept(read(path("a.json"))));
 }
 
 TEST_F(FolderTest, AnExistingStoreIsNeverOverwrittenUnasked) {

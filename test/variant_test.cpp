@@ -20,7 +20,7 @@ using test::Where;
 /// Under compute-sanitizer, where a call costs a hundred times as much, MAGE_FLAKE_RUNS lowers it.
 int flake_runs() {
   const char* text = std::getenv("MAGE_FLAKE_RUNS");
-  return text == nullptr ? 20 : std::max(1, std::atoi(text));
+  return text == nullptr ? 20 : std::max(1, static_cast<int>(std::strtol(text, nullptr, 10)));
 }
 
 /// One poisoned call; the verdict of the gate.

@@ -17,8 +17,8 @@ namespace mage {
 /// every fence stands, every input is as it was, and no output word still holds the poison.
 struct Verdict {
   bool ok = false;
-  std::string reason;                ///< empty when ok; otherwise operand, index, got, expected, bound
-  double worst = 0;                  ///< largest |error| / bound seen (0 where a checksum of checked bits matched)
+  std::string reason;  ///< empty when ok; otherwise operand, index, got, expected, bound
+  double worst = 0;    ///< largest |error| / bound seen (0 where a checksum of checked bits matched)
   std::int64_t wrong_elements = 0;
   std::int64_t untouched_words = 0;  ///< output words that still hold the poison
   std::uint64_t output_checksum = 0;

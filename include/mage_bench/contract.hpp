@@ -46,8 +46,8 @@ concept Contract = requires {
 /// What the author of a variant writes.
 template <Contract C>
 struct Variant {
-  const char* parent = "";    ///< the variant this one was made from; empty for v00_* and for providers' baselines
-  const char* note = "";      ///< what changed, and why it should help: one line
+  const char* parent = "";  ///< the variant this one was made from; empty for v00_* and for providers' baselines
+  const char* note = "";    ///< what changed, and why it should help: one line
   const char* provider = "mage_bench";
   int min_cc = 0;             ///< lowest compute capability as major * 10 + minor; 0 runs on the host
   bool deterministic = true;  ///< the same inputs give the same bits on every call

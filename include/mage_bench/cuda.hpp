@@ -16,8 +16,7 @@ namespace detail {
 }
 
 /// Throws std::runtime_error that names the call, the error, and the place. Clears the runtime's last error.
-inline void check(cudaError_t error, const char* what,
-                  std::source_location where = std::source_location::current()) {
+inline void check(cudaError_t error, const char* what, std::source_location where = std::source_location::current()) {
   if (error != cudaSuccess) detail::throw_cuda_error(error, what, where);
 }
 

@@ -19,7 +19,7 @@ namespace mage {
 struct DeviceInfo {
   std::string name;
   bool is_host = false;
-  int compute_capability = 0;   ///< major * 10 + minor; 0 on the host
+  int compute_capability = 0;  ///< major * 10 + minor; 0 on the host
   std::size_t l2_bytes = 0;
   std::size_t memory_bytes = 0;
   std::vector<std::pair<std::string, std::string>> facts;

@@ -78,7 +78,8 @@ class FamilyOf final : public Family {
   static const Problem& typed(const AnyProblem& problem) { return *static_cast<const Problem*>(problem.value.get()); }
   static std::vector<AnyProblem> erase(const ProblemList<Problem>& problems) {
     std::vector<AnyProblem> result;
-    for (const auto& problem : problems) result.push_back({C::print(problem), std::make_shared<const Problem>(problem)});
+    for (const auto& problem : problems)
+      result.push_back({C::print(problem), std::make_shared<const Problem>(problem)});
     return result;
   }
 

@@ -104,15 +104,15 @@ Verdict compare(const Operand& operand, const void* got, const ExpectedTensor& e
 
 /// [front fence | payload | rear fence]; the front fence also covers the elements of a misaligning offset.
 struct Case::Buffer {
-  Buffer(Device& device, const Operand& operand)
-      : device_{device},
+  Buffer(Device& owner, const Operand& operand)
+      : device{owner},
         role{operand.role},
         front_bytes{fence_bytes + static_cast<std::size_t>(operand.offset) * size_of(operand.dtype)},
         payload_bytes{operand.bytes()},
-        base{device.allocate(front_bytes + payload_bytes + fence_bytes)} {
-    device_.fill(base, fence_word, (front_bytes + payload_bytes + fence_bytes) / word_bytes);
+        base{owner.allocate(front_bytes + payload_bytes + fence_bytes)} {
+    device.fill(base, fence_word, (front_bytes + payload_bytes + fence_bytes) / word_bytes);
   }
-  ~Buffer() { device_.deallocate(base); }
+  ~Buffer() { device.deallocate(base); }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
@@ -120,14 +120,14 @@ struct Case::Buffer {
   [[nodiscard]] std::size_t words() const { return payload_bytes / word_bytes; }
   [[nodiscard]] bool intact() const {
     std::vector<std::uint32_t> fence((front_bytes + fence_bytes) / word_bytes);
-    device_.download(fence.data(), base, front_bytes);
-    device_.download(fence.data() + front_bytes / word_bytes, payload() + payload_bytes, fence_bytes);
+    device.download(fence.data(), base, front_bytes);
+    device.download(fence.data() + front_bytes / word_bytes, payload() + payload_bytes, fence_bytes);
     for (const auto word : fence)
       if (word != fence_word) return false;
     return true;
   }
 
-  Device& device_;
+  Device& device;
   Role role;
   std::size_t front_bytes, payload_bytes;
   void* base;

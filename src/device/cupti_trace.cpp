@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -303,7 +304,13 @@ class Parser {
 
 }  // namespace
 
-CuptiTrace::~CuptiTrace() { abandon(); }
+CuptiTrace::~CuptiTrace() {
+  try {
+    abandon();
+  } catch (const std::exception&) {
+    running_ = false;  // a destructor can report nothing
+  }
+}
 
 // What an interrupted trace has recorded is of no use, and CUPTI must not go on recording.
 void CuptiTrace::abandon() {

@@ -15,14 +15,14 @@ namespace mage::test {
 class FakeDevice final : public Device {
  public:
   // What the fake hardware costs, in microseconds.
-  double operation_us = 10;   ///< on the device
-  double enqueue_us = 2;      ///< on the host, every enqueueing call
+  double operation_us = 10;  ///< on the device
+  double enqueue_us = 2;     ///< on the host, every enqueueing call
   double flush_us = 90;
   double stamp_us = 0;
   double traced_extra_us = 0;  ///< added to an operation while a trace runs
   bool begin_reached = false;  ///< what reached() answers
   int kernels_per_operation = 1;
-  int nodes_missing = 0;       ///< left out of graphs of more than one operation
+  int nodes_missing = 0;  ///< left out of graphs of more than one operation
   std::optional<Unavailable> refuse_trace, refuse_capture;
   bool drop_records = false;
 

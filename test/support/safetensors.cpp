@@ -126,9 +126,8 @@ class Reader {
   }
 
   void check_cover() {
-    std::ranges::sort(parts_, [](const Part& a, const Part& b) {
-      return std::pair{a.begin, a.end} < std::pair{b.begin, b.end};
-    });
+    std::ranges::sort(
+        parts_, [](const Part& a, const Part& b) { return std::pair{a.begin, a.end} < std::pair{b.begin, b.end}; });
     std::uint64_t end = 0;
     for (const auto& part : parts_) {
       if (part.begin < end) fail("tensor '" + part.name + "' overlaps the one before it");

@@ -78,8 +78,10 @@ __global__ void __launch_bounds__(v07_threads)
   const int vectors = (cols - head) / 4;
   const int index = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
 
+#if __CUDA_ARCH__ >= 900  // a build for older devices compiles this file too; min_cc keeps it from running there
   asm volatile("griddepcontrol.launch_dependents;");
   asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
   if (index < vectors) {
     const int column = head + 4 * index;
     float4 b;

@@ -32,8 +32,8 @@ __global__ void __launch_bounds__(v09_threads)
 #pragma unroll
     for (int k = 0; k < v09_rows; ++k) {
       if (k * static_cast<int>(blockDim.y) < left) {
-        y[offset + k * stride] = make_float4(v09_gelu(v[k].x + b.x), v09_gelu(v[k].y + b.y), v09_gelu(v[k].z + b.z),
-                                             v09_gelu(v[k].w + b.w));
+        y[offset + k * stride] =
+            make_float4(v09_gelu(v[k].x + b.x), v09_gelu(v[k].y + b.y), v09_gelu(v[k].z + b.z), v09_gelu(v[k].w + b.w));
       }
     }
   }
