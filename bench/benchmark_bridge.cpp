@@ -107,6 +107,7 @@ void run_benchmarks(std::vector<BridgeStep> steps, const std::function<void(cons
                                      "--benchmark_perf_counters=",
                                      "--benchmark_enable_random_interleaving=false"};
   std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
   for (auto& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   auto count = static_cast<int>(arguments.size());

@@ -47,6 +47,7 @@ class FullDisk(ProgramTest):
         self.assertEqual(os.listdir(disk), ["store.json.journal.jsonl"])
         rows = rows_of(self.journal("disk/store.json"))
         self.assertGreater(len(rows), 1)
+        self.assertIn(f"\n{len(rows)} rows stand in disk/store.json.journal.jsonl", done.stderr)
         store = self.recover_as_told(done)
         self.assertEqual(len(store["benchmarks"]), len(rows))
         self.assertIs(store["mage"]["complete"], False)

@@ -43,6 +43,9 @@ def visible(**variables):
 class Gpu(ProgramTest):
     def setUp(self):
         super().setUp()
+        listed = self.expect(0, "--mage_list=json", "--benchmark_filter=copy/v00_float4/64x1024/event$").stdout
+        if load_strict(listed)[0]["skipped"] is not None:
+            self.skipTest("a build without CUDA")
         self.log = self.folder / "ranges.log"
         env = visible(NVTX_INJECTION64_PATH=str(TOOL), MAGE_NVTX_LOG=str(self.log)) if TOOL.exists() else visible()
         flags = ("--mage_require_gpu", "--mage_rounds=2", "--mage_samples=5", "--mage_round_budget=1")

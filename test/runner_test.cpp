@@ -149,7 +149,7 @@ TEST_F(RunnerTest, AVariantThatCachesItsOutputFailsTheClosingGate) {
     // The arguments' layout is the family's; its output pointer is the last of three.
     auto* y = static_cast<float* const*>(args)[2];
     return wrapped(problem, args, [cache, y](Launch& inner, StreamHandle stream, int) {
-      constexpr std::size_t count{5 * 32};
+      constexpr std::size_t count = 160;  // 5 x 32
       if (cache->y.empty()) {
         inner(stream);
         cache->y.assign(y, y + count);
