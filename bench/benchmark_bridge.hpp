@@ -28,9 +28,9 @@ struct BridgeStep {
   std::function<std::optional<StepOutcome>()> run;
 };
 
-/// Registers every step in order as name/round:k, one iteration of manual time each, runs them all, and hands over
-/// each finished row in Benchmark's JSON with `samples_us` and `mage` added. One call a process.
-/// `context` receives Benchmark's context before the first step.
+/// Registers every step in order, one iteration of manual time each, runs them all, and hands over each finished row in
+/// Benchmark's JSON with `samples_us` and `mage` added. One call a process. `context` receives Benchmark's context
+/// before the first step.
 void run_benchmarks(std::vector<BridgeStep> steps,
                     const std::function<void(const nlohmann::ordered_json& context)>& on_context,
                     const std::function<void(nlohmann::ordered_json row)>& on_row);

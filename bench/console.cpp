@@ -18,6 +18,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// To a file that may be closed: a lost line of output is no reason to stop measuring.
+void put(std::FILE* file, const std::string& text) {
+  static_cast<void>(std::fputs(text.c_str(), file));
+  static_cast<void>(std::fflush(file));
+}
+
 std::string join(const Json& list) {
   std::string text;
   for (const auto& item : list) text += (text.empty() ? "" : " ") + item.get<std::string>();
@@ -50,26 +56,24 @@ std::string Console::paint(const std::string& text, const char* code) const {
 
 void Console::clear_progress() {
   if (!progress_shown_) return;
-  fmt::print(stderr, "\r\033[K");
+  put(stderr, "\r\033[K");
   progress_shown_ = false;
 }
 
 void Console::line(const std::string& text) {
   clear_progress();
-  fmt::print("{}\n", text);
-  std::fflush(stdout);
+  put(stdout, text + '\n');
 }
 
 void Console::complain(const std::string& text) {
   clear_progress();
-  fmt::print(stderr, "mage_bench: {}\n", text);
+  put(stderr, fmt::format("mage_bench: {}\n", text));
 }
 
 void Console::progress(int done, int total, double seconds_left, const std::string& now) {
   if (!terminal_) return;
   const auto left = seconds_left < 0 ? std::string{} : fmt::format(", {:.0f} s left", seconds_left);
-  fmt::print(stderr, "\r\033[K[{}/{}{}] {}", done, total, left, now);
-  std::fflush(stderr);
+  put(stderr, fmt::format("\r\033[K[{}/{}{}] {}", done, total, left, now));
   progress_shown_ = true;
 }
 
@@ -77,14 +81,15 @@ void Console::table(const std::string& title, const std::vector<Json>& aggregate
   clear_progress();
   std::size_t width = 20;
   for (const auto& row : aggregates) width = std::max(width, row.at("name").get<std::string>().size());
-  fmt::print("{}\n", paint(title, "1"));
-  fmt::print("{:<{}} {:>10} {:>22} {:>8} {:>8} {:>8}  {}\n", "benchmark", width, "median us", "95 % interval", "floor",
-             "GB/s", "TFLOP/s", "flags");
+  std::string text = paint(title, "1") + '\n';
+  text += fmt::format("{:<{}} {:>10} {:>22} {:>8} {:>8} {:>8}  {}\n", "benchmark", width, "median us", "95 % interval",
+                      "floor", "GB/s", "TFLOP/s", "flags");
   for (const auto& row : aggregates)
-    fmt::print("{:<{}} {:>10} {:>22} {:>8} {:>8} {:>8}  {}\n", row.at("name").get<std::string>(), width,
-               microseconds(row.at("median_us")), interval(row.at("interval95_us")), microseconds(row.at("floor_us")),
-               rate(row.at("gbytes_per_s")), rate(row.at("tflops")), paint(join(row.at("flags")), "33"));
-  std::fflush(stdout);
+    text += fmt::format("{:<{}} {:>10} {:>22} {:>8} {:>8} {:>8}  {}\n", row.at("name").get<std::string>(), width,
+                        microseconds(row.at("median_us")), interval(row.at("interval95_us")),
+                        microseconds(row.at("floor_us")), rate(row.at("gbytes_per_s")), rate(row.at("tflops")),
+                        paint(join(row.at("flags")), "33"));
+  put(stdout, text);
 }
 
 void Console::without_time(const Json& unavailable, const Json& failed) {
@@ -101,12 +106,16 @@ void Console::without_time(const Json& unavailable, const Json& failed) {
   for (const auto& [group, names] : variants) {
     std::string list;
     for (const auto& name : names) list += (list.empty() ? "" : ", ") + name;
-    fmt::print("{} ({} rows of {})\n", paint(group, "33"), rows[group], list);
+    put(stdout, fmt::format("{} ({} rows of {})\n", paint(group, "33"), rows[group], list));
   }
   for (const auto& entry : failed)
-    fmt::print("{} {}: {}\n", paint(entry.at("status").get<std::string>(), "1;31"), entry.at("name").get<std::string>(),
-               entry.at("reason").get<std::string>());
-  std::fflush(stdout);
+    put(stdout, fmt::format("{} {}: {}\n", paint(entry.at("status").get<std::string>(), "1;31"),
+                            entry.at("name").get<std::string>(), entry.at("reason").get<std::string>()));
+}
+
+void Console::text(const std::string& whole) {
+  clear_progress();
+  put(stdout, whole);
 }
 
 std::string describe_plan(const Plan& plan, const Options& options) {
@@ -155,7 +164,7 @@ std::string list_fixtures(const std::vector<Fixture>& fixtures, ListFormat forma
     entry["skipped"] = variant.skipped ? Json(to_string(*variant.skipped)) : Json(nullptr);
     if (!variant.skipped) {
       entry["accepts"] = accepts(variant, fixture.problem);
-      entry["parent"] = variant.parent;
+      entry["parent"] = variant.parent.empty() ? Json(nullptr) : Json(variant.parent);
       entry["note"] = variant.note;
       entry["provider"] = variant.provider;
       entry["min_cc"] = variant.min_cc;

@@ -20,8 +20,8 @@ Journal::Journal(std::string path) : path_{std::move(path)} {
   const int error = errno;
   if (error == EEXIST)
     throw std::runtime_error{"the journal " + path_ +
-                             " exists: an earlier run did not end. Recover it with --mage_recover=" + path_ +
-                             ", or move it away"};
+                             " exists: an earlier run did not end, or still runs. Recover it with --mage_recover=" +
+                             path_ + ", or move it away"};
   throw std::runtime_error{"cannot create the journal " + path_ + ": " + std::strerror(error)};
 }
 
@@ -51,18 +51,16 @@ JournalContents read_journal(const std::string& path) {
   JournalContents contents;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
-    const bool last = file.eof();  // getline met no newline
     auto entry = nlohmann::ordered_json::parse(line, nullptr, false);
-    if (entry.is_discarded() || !entry.is_object() || !entry.contains("kind")) {
-      if (!last || number == 1)
-        throw std::runtime_error{path + ":" + std::to_string(number) + ": not a line of a mage_bench journal"};
-      contents.cut_off = true;
-      break;
-    }
-    contents.entries.push_back(std::move(entry));
+    const bool whole = !entry.is_discarded() && entry.is_object() && entry.contains("kind");
+    if (number == 1 && (!whole || entry.at("kind") != "header"))
+      throw std::runtime_error{path + ":1: not a mage_bench journal, or cut off before its first line ended"};
+    if (whole)
+      contents.entries.push_back(std::move(entry));
+    else
+      contents.damaged_lines.push_back(number);
   }
-  if (contents.entries.empty() || contents.entries.front().at("kind") != "header")
-    throw std::runtime_error{path + ": not a mage_bench journal, or cut off before its first line ended"};
+  if (contents.entries.empty()) throw std::runtime_error{path + ": not a mage_bench journal: it is empty"};
   return contents;
 }
 

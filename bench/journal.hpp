@@ -29,9 +29,9 @@ class Journal {
 
 struct JournalContents {
   std::vector<nlohmann::ordered_json> entries;
-  bool cut_off = false;  ///< the last line was incomplete and was left out
+  std::vector<int> damaged_lines;  ///< from 1; left out, as is a last line that a crash cut off
 };
-/// Throws std::runtime_error where the file cannot be read, is no journal, or is broken before its last line.
+/// Throws std::runtime_error where the file cannot be read or does not begin with a journal's header.
 [[nodiscard]] JournalContents read_journal(const std::string& path);
 
 }  // namespace mage

@@ -4,27 +4,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <stdexcept>
 
-#include "bench/benchmark_bridge.hpp"
 #include "bench/console.hpp"
 #include "bench/journal.hpp"
-#include "bench/nvml.hpp"
+#include "bench/measurement.hpp"
 #include "bench/options.hpp"
 #include "bench/plan.hpp"
 #include "bench/provenance.hpp"
 #include "bench/runner.hpp"
-#include "bench/statistics.hpp"
 #include "bench/store.hpp"
 
 namespace mage {
@@ -36,18 +28,6 @@ extern "C" void on_signal(int signal) {
   interrupt_signal = signal;
   // A second one ends the process at once; the journal holds what was measured.
   static_cast<void>(std::signal(signal, SIG_DFL));
-}
-
-/// Creates the folder that `path` lies in; throws where it cannot, or where `path` itself names a folder.
-void prepare_folder_of(const std::string& path) {
-  const std::filesystem::path file{path};
-  if (!file.has_filename() || std::filesystem::is_directory(file))
-    throw std::runtime_error{"--benchmark_out=" + path + " is a folder; name a file"};
-  std::error_code error;
-  if (!file.parent_path().empty()) std::filesystem::create_directories(file.parent_path(), error);
-  if (error)
-    throw std::runtime_error{"cannot create the folder " + file.parent_path().string() + ": " + error.message() +
-                             "; choose another store with --benchmark_out"};
 }
 
 Json store_of(const JournalContents& contents, const std::string& journal) {
@@ -70,9 +50,11 @@ int recover(const Options& options, Console& console) {
   const auto store = store_of(contents, options.recover);
   prepare_folder_of(path);
   write_store(path, store, options.overwrite);
-  console.line(fmt::format("recovered {} rows of {} benchmarks{}; store: {}", store.at("benchmarks").size(),
-                           store.at("mage").at("aggregates").size(),
-                           contents.cut_off ? " (the journal's last line was cut off and is left out)" : "", path));
+  console.line(fmt::format("recovered {} rows of {} benchmarks; store: {}", store.at("benchmarks").size(),
+                           store.at("mage").at("aggregates").size(), path));
+  if (!contents.damaged_lines.empty())
+    console.complain(fmt::format("{}: {} lines are cut off or damaged and were left out, the first is line {}",
+                                 options.recover, contents.damaged_lines.size(), contents.damaged_lines.front()));
   return store.at("benchmarks").empty() ? exit_code::nothing_measured : exit_code::measured;
 }
 
@@ -86,243 +68,6 @@ Machine describe_machine(const Devices& devices, const CudaPresence& presence) {
   }
   return machine;
 }
-
-Json options_json(const Options& options, const Plan& plan) {
-  Json modes = Json::array();
-  for (const auto mode : options.modes) modes.push_back(to_string(mode));
-  return {{"filter", options.filter},
-          {"modes", modes},
-          {"rounds", options.rounds == 0 ? Json(nullptr) : Json(options.rounds)},
-          {"samples", options.samples == 0 ? Json(nullptr) : Json(options.samples)},
-          {"seed", options.seed},
-          {"round_budget_s", options.round_budget_s},
-          {"max_bytes", options.max_bytes == 0 ? Json(nullptr) : Json(options.max_bytes)},
-          {"device", options.device},
-          {"balanced", plan.balanced}};
-}
-
-/// The order that will be executed: for each problem a list of [fixture, round], with the fixtures' names once.
-Json plan_json(const Plan& plan) {
-  Json problems = Json::array();
-  for (const auto& problem : plan.problems) {
-    if (problem.steps.empty()) continue;
-    Json steps = Json::array();
-    for (const auto& step : problem.steps) steps.push_back({step.fixture, step.round});
-    problems.push_back({{"family", problem.family->name()},
-                        {"problem", problem.problem.name},
-                        {"traced", problem.traced},
-                        {"steps", steps}});
-  }
-  Json fixtures = Json::array();
-  for (const auto& fixture : plan.fixtures) fixtures.push_back(fixture.name);
-  return {{"fixtures", fixtures}, {"problems", problems}};
-}
-
-Json device_json(const Devices& devices, const Nvml* nvml, const std::string& nvml_why_not) {
-  if (!devices.cuda) return nullptr;
-  const auto& info = devices.cuda->info();
-  Json device{{"name", info.name}};
-  for (const auto& [key, value] : info.facts) device[key] = value;
-  device["nvml"] = nvml != nullptr ? nvml->facts() : Json{{"unavailable", nvml_why_not}};
-  return device;
-}
-
-std::vector<std::pair<std::string, double>> counters_of(const RoundResult& result) {
-  const auto& us = result.samples.us;
-  const auto& work = result.block.at("work");
-  const double bytes = work.at("bytes_read").get<double>() + work.at("bytes_written").get<double>();
-  std::vector<std::pair<std::string, double>> counters{
-      {"samples", static_cast<double>(us.size())},
-      {"mad_us", statistics::mad(us)},
-      {"p10_us", statistics::quantile(us, 0.1)},
-      {"p90_us", statistics::quantile(us, 0.9)},
-      {"p99_us", statistics::quantile(us, 0.99)},
-      {"min_us", statistics::quantile(us, 0)},
-      {"gbytes_per_s", bytes / result.median_us / 1e3},
-      {"tflops", work.at("flops").get<double>() / result.median_us / 1e6}};
-  if (const auto& floor = result.block.at("floor_us"); !floor.is_null())
-    counters.emplace_back("floor_us", floor.get<double>());
-  for (const auto& [part, values] : result.samples.parts) counters.emplace_back(part, statistics::median(values));
-  return counters;
-}
-
-/// One run from its first step to its store.
-class Measurement {
- public:
-  Measurement(const Options& options, const Plan& plan, Devices& devices, Console& console)
-      : options_{options}, plan_{plan}, devices_{devices}, console_{console}, run_id_{make_run_id()} {
-    if (devices_.cuda) nvml_ = Nvml::load(nvml_why_not_, &devices_.cuda->info());
-    started_utc_ = utc_now();
-    store_path_ = options.out.empty() ? default_store_path(started_utc_, run_id_) : options.out;
-  }
-
-  int run() {
-    open_files();
-    const auto fresh_epoch = static_cast<std::uint32_t>(std::stoull(run_id_.substr(0, 8), nullptr, 16));
-    Runner runner{options_, plan_, devices_, fresh_epoch, events()};
-    const auto begin = std::chrono::steady_clock::now();
-    const auto wall_s = [begin] {
-      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    };
-    try {
-      run_benchmarks(
-          bridge_steps(runner, wall_s), [this](const Json& context) { record_header(context); },
-          [this](Json row) { record({{"kind", "row"}, {"row", std::move(row)}}); });
-      runner.finish(interrupt_signal != 0);
-      record({{"kind", "end"},
-              {"finished_utc", utc_now()},
-              {"interrupted", interrupt_signal != 0},
-              {"wall_s", wall_s()},
-              {"inside_samples_s", runner.inside_samples_s()}});
-    } catch (const std::exception& error) {
-      // What was measured is in memory and, up to the cut, in the journal: save it before giving up.
-      console_.complain(error.what());
-      save(false);
-      return exit_code::row_failed;
-    }
-    if (!save(true)) return exit_code::row_failed;
-    console_.line(fmt::format("{:.0f} % of {:.1f} s wall time lay inside samples",
-                              100 * runner.inside_samples_s() / std::max(wall_s(), 1e-9), wall_s()));
-    if (interrupt_signal != 0) {
-      console_.complain("interrupted: the store holds what was measured; its newest rows lack the closing gate");
-      return exit_code::interrupted;
-    }
-    if (runner.failures() > 0) return exit_code::row_failed;
-    return store_.at("benchmarks").empty() ? exit_code::nothing_measured : exit_code::measured;
-  }
-
- private:
-  void open_files() {
-    prepare_folder_of(store_path_);
-    if (std::filesystem::exists(store_path_) && !options_.overwrite)
-      throw std::runtime_error{"the store " + store_path_ + " exists; use --mage_overwrite to replace it"};
-    journal_ = std::make_unique<Journal>(journal_path(store_path_));
-  }
-
-  void record(Json entry) {
-    rows_ += entry.at("kind") == "row" ? 1 : 0;
-    entries_.push_back(std::move(entry));
-    // The header comes from Benchmark's first report; nothing is recorded before it.
-    journal_->append(entries_.back());
-  }
-
-  void record_header(Json context) {
-    for (const auto& [key, value] : options_.context) context[key] = value;
-    context["mage_schema"] = store_schema;
-    context["mage_run_id"] = run_id_;
-    library_is_debug_ = benchmark_library_is_debug(context);
-    auto provenance = collect_provenance(options_.argv, run_id_, started_utc_);
-    record({{"kind", "header"},
-            {"schema", store_schema},
-            {"context", std::move(context)},
-            {"provenance", std::move(provenance)},
-            {"options", options_json(options_, plan_)},
-            {"device", device_json(devices_, nvml_.get(), nvml_why_not_)},
-            {"plan", plan_json(plan_)}});
-    for (const auto& fixture : plan_.fixtures) {
-      if (fixture.status == Status::ok) continue;
-      record({{"kind", "status"},
-              {"name", fixture.name},
-              {"status", to_string(fixture.status)},
-              {"code", fixture.reason ? Json(to_string(*fixture.reason)) : Json(nullptr)},
-              {"reason", fixture.detail}});
-    }
-  }
-
-  RunnerEvents events() {
-    return {[this](const Json& entry) { record(entry); }, [this](const ProblemPlan& problem) { show(problem); },
-            [this](double now_us) -> std::optional<Json> {
-              if (!nvml_) return std::nullopt;
-              const auto reading = nvml_->read_if_due(now_us);
-              if (!reading) return std::nullopt;
-              return to_json(*reading);
-            }};
-  }
-
-  template <class WallSeconds>
-  std::vector<BridgeStep> bridge_steps(Runner& runner, const WallSeconds& wall_s) {
-    const int total = plan_.steps();
-    std::vector<BridgeStep> steps;
-    for (std::size_t p = 0; p < plan_.problems.size(); ++p)
-      for (const auto& step : plan_.problems[p].steps) {
-        const auto& fixture = plan_.fixtures[static_cast<std::size_t>(step.fixture)];
-        const int rounds = plan_.rounds[static_cast<std::size_t>(step.fixture)];
-        const int done = static_cast<int>(steps.size());
-        steps.push_back({fixture.name, step.fixture, step.round, rounds,
-                         [this, &runner, &step, &fixture, wall_s, p, done, total]() -> std::optional<StepOutcome> {
-                           // By steps done: problems differ in cost, so the first figures are rough.
-                           const double left_s = done < 20 ? -1 : wall_s() / done * (total - done);
-                           console_.progress(done, total, left_s, fixture.name);
-                           auto result = runner.run(p, step);
-                           if (!result) return std::nullopt;
-                           auto counters = counters_of(*result);
-                           return StepOutcome{result->median_us, std::move(result->samples.us),
-                                              std::move(result->block), std::move(counters)};
-                         }});
-      }
-    return steps;
-  }
-
-  void show(const ProblemPlan& problem) {
-    std::map<int, std::vector<const Json*>> rows;
-    for (const auto& entry : entries_) {
-      if (entry.at("kind") != "row") continue;
-      const int fixture = entry.at("row").at("family_index").get<int>();
-      if (std::find(problem.fixtures.begin(), problem.fixtures.end(), fixture) != problem.fixtures.end())
-        rows[fixture].push_back(&entry.at("row"));
-    }
-    std::set<std::string> without_time;
-    for (const auto& entry : entries_)
-      if (entry.at("kind") == "status") without_time.insert(entry.at("name").get<std::string>());
-    std::vector<Json> aggregates;
-    for (const auto& [fixture, group] : rows)
-      if (!without_time.contains(group.front()->at("name").get<std::string>())) aggregates.push_back(aggregate(group));
-    if (!aggregates.empty())
-      console_.table(
-          fmt::format("{}/{}{}", problem.family->name(), problem.problem.name, problem.traced ? " (traced pass)" : ""),
-          aggregates);
-  }
-
-  /// True where the store was written. The journal goes only then.
-  bool save(bool orderly) {
-    if (rows_ == 0 && !orderly) {
-      journal_->remove();  // it holds nothing, and would block the next run
-      console_.complain("nothing was measured");
-      return false;
-    }
-    store_ = assemble_store(entries_);
-    try {
-      write_store(store_path_, store_, options_.overwrite);
-    } catch (const std::exception& error) {
-      console_.complain(
-          fmt::format("{}\n{} rows stand in {}; free space or choose another place, then run "
-                      "mage_bench --mage_recover={} --benchmark_out=PATH",
-                      error.what(), rows_, journal_->path(), journal_->path()));
-      return false;
-    }
-    journal_->remove();
-    console_.without_time(store_.at("mage").at("unavailable"), store_.at("mage").at("failed"));
-    if (library_is_debug_ && orderly)
-      console_.line(
-          "Google Benchmark here is a debug build (Debian's is). It times nothing: spans come from CUDA events and "
-          "from\nour own clock reads around a whole operation, so its speed does not touch the figures.");
-    console_.line(fmt::format("store: {} ({} rows of {} benchmarks)", store_path_, store_.at("benchmarks").size(),
-                              store_.at("mage").at("aggregates").size()));
-    return true;
-  }
-
-  const Options& options_;
-  const Plan& plan_;
-  Devices& devices_;
-  Console& console_;
-  std::string run_id_, started_utc_, store_path_, nvml_why_not_;
-  std::unique_ptr<Nvml> nvml_;
-  std::unique_ptr<Journal> journal_;
-  std::vector<Json> entries_;
-  int rows_ = 0;
-  Json store_;
-  bool library_is_debug_ = false;
-};
 
 int verify_only(const Options& options, const Plan& plan, Devices& devices, Console& console) {
   std::vector<Json> entries;
@@ -386,6 +131,7 @@ int measure(const Options& options, Console& console) {
   }
   static_cast<void>(std::signal(SIGINT, on_signal));
   static_cast<void>(std::signal(SIGTERM, on_signal));
+  static_cast<void>(std::signal(SIGHUP, on_signal));
   if (options.verify_only) return verify_only(options, plan, devices, console);
   if (plan.steps() == 0) {
     Json unavailable = Json::array();
@@ -396,8 +142,7 @@ int measure(const Options& options, Console& console) {
     console.complain("nothing that was selected can be measured here");
     return exit_code::nothing_measured;
   }
-  Measurement measurement{options, plan, devices, console};
-  return measurement.run();
+  return run_measurement(options, plan, devices, console);
 }
 
 }  // namespace
@@ -405,10 +150,12 @@ int measure(const Options& options, Console& console) {
 int run_program(const std::vector<std::string>& argv) {
   const auto parsed = parse_options(argv);
   if (!parsed.options) {
-    fmt::print(parsed.exit == 0 ? stdout : stderr, "{}", parsed.message);
+    static_cast<void>(std::fputs(parsed.message.c_str(), parsed.exit == 0 ? stdout : stderr));
     return parsed.exit;
   }
   const auto& options = *parsed.options;
+  // A reader of our output that leaves, as head does, must not end a measurement.
+  static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
   Console console{options.color};
   try {
     if (!options.recover.empty()) return recover(options, console);
@@ -419,7 +166,7 @@ int run_program(const std::vector<std::string>& argv) {
         console.complain(what_exists(options, no_matter));
         return exit_code::nothing_measured;
       }
-      fmt::print("{}", list_fixtures(fixtures, *options.list));
+      console.text(list_fixtures(fixtures, *options.list));
       return exit_code::measured;
     }
     return measure(options, console);

@@ -242,6 +242,17 @@ void write_store(const std::string& path, const Json& store, bool overwrite) {
   if (error != 0) throw failure("writing " + std::to_string(text.size()) + " bytes", error);
 }
 
+void prepare_folder_of(const std::string& path) {
+  const std::filesystem::path file{path};
+  if (!file.has_filename() || std::filesystem::is_directory(file))
+    throw std::runtime_error{"--benchmark_out=" + path + " is a folder; name a file"};
+  std::error_code error;
+  if (!file.parent_path().empty()) std::filesystem::create_directories(file.parent_path(), error);
+  if (error)
+    throw std::runtime_error{"cannot create the folder " + file.parent_path().string() + ": " + error.message() +
+                             "; choose another store with --benchmark_out"};
+}
+
 std::string default_store_path(const std::string& started_utc, const std::string& run_id) {
   std::string stamp;
   for (const char c : started_utc)

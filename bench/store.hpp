@@ -39,6 +39,9 @@ inline constexpr const char* unverified_after = "unverified_after";
 /// Without `overwrite` an existing file is left alone. Throws std::runtime_error.
 void write_store(const std::string& path, const nlohmann::ordered_json& store, bool overwrite);
 
+/// Creates the folder that `path` lies in. Throws std::runtime_error where it cannot, or where `path` names a folder.
+void prepare_folder_of(const std::string& path);
+
 /// results/<utc>-<id>.json
 [[nodiscard]] std::string default_store_path(const std::string& started_utc, const std::string& run_id);
 [[nodiscard]] std::string journal_path(const std::string& store_path);

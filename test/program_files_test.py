@@ -116,7 +116,7 @@ class ForeignJournal(ProgramTest):
         self.measure(store="other.json")
         contents = (self.folder / "other.json").read_bytes()
         (self.folder / "other.json").unlink()
-        self.assertIn("not a line of a mage_bench journal", self.recover(contents))
+        self.assertIn("not a mage_bench journal", self.recover(contents))
 
     def test_lines_without_their_fields(self):
         head, _ = self.header()
@@ -131,9 +131,14 @@ class ForeignJournal(ProgramTest):
         self.assertNotEqual(other, head)
         self.assertIn("mage_bench/store/999", self.recover(other + b"\n".join(lines)))
 
-    def test_damage_before_the_last_line_names_the_line(self):
+    def test_damage_costs_its_own_line_only_and_names_it(self):
         head, lines = self.header()
-        self.assertIn(".journal.jsonl:2: ", self.recover(head + b"damage\n" + b"\n".join(lines)))
+        path = self.folder / journal_of("store.json")
+        path.write_bytes(head + b"damage\n" + b"\n".join(lines))
+        done = self.expect(0, f"--mage_recover={path.name}")
+        self.assertIn("the first is line 2", done.stderr)
+        rows = sum(line.startswith(b'{"kind":"row"') and line.endswith(b"}") for line in lines)
+        self.assertEqual(len(self.load("store.json")["benchmarks"]), rows)
 
     def test_what_cannot_be_read(self):
         (self.folder / "folder").mkdir()

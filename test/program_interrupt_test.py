@@ -4,10 +4,21 @@
 import os
 import random
 import signal
+import subprocess
 import unittest
 from pathlib import Path
 
-from program_support import HOST_NAMES, ProgramTest, entries_of, journal_of, rows_of
+from program_support import (
+    EXECUTABLE,
+    HOST,
+    HOST_NAMES,
+    QUICK,
+    ProgramTest,
+    entries_of,
+    environment,
+    journal_of,
+    rows_of,
+)
 
 JOURNAL = str(journal_of("store.json"))
 
@@ -51,6 +62,18 @@ class Interrupt(ProgramTest):
 
     def test_sigterm_saves_what_was_measured(self):
         self.check_signal(signal.SIGTERM)
+
+    def test_a_lost_terminal_saves_what_was_measured(self):
+        self.check_signal(signal.SIGHUP)
+
+    def test_a_reader_that_leaves_does_not_end_the_run(self):
+        command = [EXECUTABLE, f"--benchmark_filter={HOST}", "--benchmark_out=store.json", *QUICK]
+        with subprocess.Popen(
+            command, cwd=self.folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as process:
+            process.stdout.close()
+            self.assertEqual(process.wait(timeout=60), 0)
+        self.assertEqual(len(self.load("store.json")["benchmarks"]), 4)
 
     def test_a_sigint_before_the_first_row(self):
         process = self.start(
@@ -175,7 +198,7 @@ class Kill(ProgramTest):
         self.assertIn(f"recovered {len(rows)} rows", done.stdout)
         whole = all(line == b"" or line.endswith(b"}") for line in contents.split(b"\n")[-1:])
         if not whole:
-            self.assertIn("last line was cut off", done.stdout)
+            self.assertIn("1 lines are cut off or damaged", done.stderr)
         sequence = [row["mage"]["sequence"] for row in self.load("cut.json")["benchmarks"]]
         self.assertEqual(sequence, [row["mage"]["sequence"] for row in rows])
         os.unlink(store)
