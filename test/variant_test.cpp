@@ -122,6 +122,37 @@ TEST_P(GpuVariantTest, IsCapturable) {
   }
 }
 
+// A library called on the quiet, or another variant's kernel, would be measured under a name that is not its own.
+TEST_P(GpuVariantTest, RunsTheKernelsOfItsNameOnly) {
+  MAGE_NEED_GPU();
+  const auto& [family, variant, unused] = GetParam();
+  if (!runnable(*variant)) GTEST_SKIP() << "needs compute capability " << variant->min_cc;
+  if (variant->provider != "mage_bench") GTEST_SKIP() << "a baseline of " << variant->provider;
+  const auto own_name = std::string{family->name()} + "_" + variant->name;
+  for (const auto& problem : family->test_problems()) {
+    if (test::is_large(*family, problem) || !accepts(*variant, problem)) continue;
+    SCOPED_TRACE(problem.name);
+    const Oracle oracle{*family, problem};
+    Case bound{device(), oracle};
+    auto launch = bound.bind(*variant);
+    try {
+      device().trace_start();
+    } catch (const UnavailableError& error) {
+      GTEST_SKIP() << error.what();
+    }
+    device().trace_mark(1);
+    device().submit(launch);
+    device().trace_mark(0);
+    int own = 0;
+    for (const auto& record : device().trace_stop()) {
+      if (record.mark != 1) continue;
+      own += 1;
+      EXPECT_NE(record.name.find(own_name), std::string::npos) << record.name;
+    }
+    EXPECT_GT(own, 0) << "no kernel was seen";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, GpuVariantTest, testing::ValuesIn(test::variants(Where::cuda)), test::test_name);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuVariantTest);  // a build without CUDA has none
 
