@@ -24,7 +24,7 @@ Verdict run_gate(Sampler& sampler, Case& bound, bool deterministic) {
   for (int call = 0; call < 2; ++call) {
     Samples discarded;
     SamplerGroup group{sampler};
-    sampler.sample(discarded, [&] { bound.poison(); });
+    sampler.sample(discarded, {.speckle = {}, .poison = [&] { bound.poison(); }});
     auto verdict = bound.check();
     group.close();
     if (!verdict.ok) return verdict;

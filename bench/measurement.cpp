@@ -69,9 +69,10 @@ std::vector<std::pair<std::string, double>> counters_of(const RoundResult& resul
   const auto& us = result.samples.us;
   const auto& work = result.block.at("work");
   const double bytes = work.at("bytes_read").get<double>() + work.at("bytes_written").get<double>();
+  const auto& quantum = result.block.at("quantum_us");
   std::vector<std::pair<std::string, double>> counters{
       {"samples", static_cast<double>(us.size())},
-      {"mad_us", statistics::mad(us)},
+      {"mad_us", statistics::mad(us, quantum.is_number() ? quantum.get<double>() : 0)},
       {"p10_us", statistics::quantile(us, 0.1)},
       {"p90_us", statistics::quantile(us, 0.9)},
       {"p99_us", statistics::quantile(us, 0.99)},
@@ -110,6 +111,7 @@ class Measurement {
       record({{"kind", "end"},
               {"finished_utc", utc_now()},
               {"interrupted", interrupt_signal != 0},
+              {"order_as_planned", runner.order_as_planned() && interrupt_signal == 0},
               {"wall_s", wall_s()},
               {"inside_samples_s", runner.inside_samples_s()}});
     } catch (const std::exception& error) {
@@ -140,7 +142,11 @@ class Measurement {
   void record(Json entry) {
     entries_.push_back(std::move(entry));
     // The header comes from Benchmark's first report; nothing is recorded before it.
-    journal_->append(entries_.back());
+    try {
+      journal_->append(entries_.back());
+    } catch (const std::exception& error) {
+      throw RecordError{error.what()};
+    }
     rows_ += entries_.back().at("kind") == "row" ? 1 : 0;
   }
 

@@ -56,7 +56,7 @@ void judge(Fixture& fixture, const Options& options, const Machine& machine) {
   const auto& variant = *fixture.variant;
   if (variant.skipped) return unavailable(*variant.skipped);
   if (!variant.on_host()) {
-    if (machine.cuda.why_not) return unavailable(*machine.cuda.why_not);
+    if (machine.cuda.why_not) return unavailable(*machine.cuda.why_not, machine.cuda.detail);
     if (machine.compute_capability < variant.min_cc)
       return unavailable(Unavailable::arch, fmt::format("needs compute capability {}, the device has {}",
                                                         variant.min_cc, machine.compute_capability));

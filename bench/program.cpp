@@ -64,7 +64,7 @@ Machine describe_machine(const Devices& devices, const CudaPresence& presence) {
   machine.host_bytes = free_host_bytes() / 10 * 9;
   if (devices.cuda) {
     machine.compute_capability = devices.cuda->info().compute_capability;
-    machine.device_bytes = devices.cuda->info().memory_bytes / 100 * 95;
+    machine.device_bytes = devices.cuda->info().free_bytes / 100 * 95;
   }
   return machine;
 }
@@ -108,7 +108,7 @@ int measure(const Options& options, Console& console) {
   }
   const auto presence = cuda_presence();
   if (options.require_gpu && presence.why_not) {
-    console.complain(fmt::format("--mage_require_gpu: {}", explain(*presence.why_not)));
+    console.complain(fmt::format("--mage_require_gpu: {}", presence.detail));
     return exit_code::row_failed;
   }
   Devices devices{make_host_device(), nullptr};
@@ -160,7 +160,7 @@ int run_program(const std::vector<std::string>& argv) {
   try {
     if (!options.recover.empty()) return recover(options, console);
     if (options.list) {
-      const Machine no_matter{{1, std::nullopt}, 1000, 0, 0};
+      const Machine no_matter{{1, std::nullopt, {}}, 1000, 0, 0};
       const auto fixtures = select_fixtures(options, no_matter);
       if (fixtures.empty()) {
         console.complain(what_exists(options, no_matter));

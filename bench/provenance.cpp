@@ -60,7 +60,7 @@ Json arguments(const std::vector<std::string>& argv) {
 }
 
 Json environment() {
-  constexpr std::array<std::string_view, 4> prefixes{"CUDA_", "NVIDIA_", "CUBLAS_", "OMP_"};
+  constexpr std::array<std::string_view, 7> prefixes{"CUDA_", "NVIDIA_", "CUBLAS_", "OMP_", "NVTX_", "NSYS_", "NV_"};
   Json::object_t variables;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text{*entry};
@@ -70,6 +70,13 @@ Json environment() {
       if (text.starts_with(prefix)) variables[text.substr(0, equals)] = utf8(text.substr(equals + 1));
   }
   return variables;
+}
+
+/// Tools that instrument a process leave their variables in its environment.
+bool profiled(const Json& variables) {
+  for (const auto& [name, value] : variables.items())
+    if (name.ends_with("_INJECTION64_PATH") || name.starts_with("NSYS_") || name.starts_with("NV_")) return true;
+  return false;
 }
 
 Json kernel_release() {
@@ -128,6 +135,7 @@ Json collect_provenance(const std::vector<std::string>& argv, const std::string&
           {"os", value_in_file("/etc/os-release", "PRETTY_NAME", "=\"")},
           {"kernel_release", kernel_release()},
           {"glibc_version", known(gnu_get_libc_version())},
+          {"profiled", profiled(environment())},
           {"environment", environment()}};
 }
 

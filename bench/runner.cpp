@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <tuple>
 
 #include "bench/gate.hpp"
 #include "bench/nvtx.hpp"
@@ -40,6 +41,18 @@ int floor_samples(TimingMode mode) {
   throw std::logic_error{"floor_samples: unknown mode"};
 }
 
+/// The profiler's capture range: open around the samples, closed however they end.
+class ProfiledRegion {
+ public:
+  explicit ProfiledRegion(Device& device) : device_{device} { device_.profiler_start(); }
+  ~ProfiledRegion() { device_.profiler_stop(); }
+  ProfiledRegion(const ProfiledRegion&) = delete;
+  ProfiledRegion& operator=(const ProfiledRegion&) = delete;
+
+ private:
+  Device& device_;
+};
+
 }  // namespace
 
 struct Runner::FixtureState {
@@ -72,6 +85,7 @@ struct Runner::Session {
   std::map<const Device*, std::unique_ptr<Case>> cases;
   std::map<int, FixtureState> fixtures;
   std::string inputs_sha256;
+  std::map<std::tuple<TimingMode, bool, int>, std::string> last_in_block;  ///< by mode, host or CUDA, and round
 };
 
 Runner::Runner(const Options& options, const Plan& plan, Devices& devices, std::uint32_t fresh_epoch,
@@ -87,6 +101,7 @@ Runner::~Runner() = default;
 void Runner::set_status(FixtureState& state, Status status, const std::string& reason,
                         std::optional<Unavailable> code) {
   state.status = status;
+  order_as_planned_ = false;
   if (status == Status::wrong || status == Status::failed) failures_ += 1;
   events_.record({{"kind", "status"},
                   {"name", state.fixture->name},
@@ -107,6 +122,8 @@ bool Runner::guarded(FixtureState& state, Body&& body) {
   try {
     body();
     return state.status == Status::ok;
+  } catch (const RecordError&) {
+    throw;
   } catch (const UnavailableError& error) {
     set_status(state, Status::unavailable, error.what(), error.reason());
   } catch (const std::exception& error) {
@@ -138,12 +155,26 @@ void Runner::prepare(FixtureState& state, int fixture) {
     state.bound_case = shared.get();
     state.launch = shared->bind(*state.fixture->variant);
     state.sampler = make_sampler(mode, *state.device, state.launch);
+    if (!state.device->info().is_host) audit_stream(state);
+    if (state.status != Status::ok) return;
     state.sampler->prepare();
     state.samples_asked = options_.samples > 0           ? options_.samples
                           : state.device->info().is_host ? host_variant_samples
                                                          : default_samples(mode);
     state.samples = state.samples_asked;
   });
+}
+
+// Work on another stream would end outside the stamps. A capture of the operation holds what it puts on ours.
+void Runner::audit_stream(FixtureState& state) {
+  try {
+    const auto graph = state.device->capture(state.launch, 1);
+    if (graph->kernel_nodes() + graph->other_nodes() == 0)
+      set_status(state, Status::wrong, "the operation put nothing on the stream that it was given");
+  } catch (const UnavailableError&) {
+    // It cannot be captured: mode graph says so, and for the others that is no fault.
+    state.device->synchronize();
+  }
 }
 
 void Runner::gate(FixtureState& state, const char* when) {
@@ -162,8 +193,8 @@ void Runner::gate(FixtureState& state, const char* when) {
 }
 
 // Fits the samples of a round into the budget by the wall time that a sample costs.
-void Runner::pilot(FixtureState& state) {
-  guarded(state, [&] {
+bool Runner::pilot(FixtureState& state) {
+  return guarded(state, [&] {
     Samples discarded;
     SamplerGroup group{*state.sampler};
     const double begin_us = state.device->now_us();
@@ -216,13 +247,21 @@ void Runner::close(bool interrupted) {
   if (!session_) return;
   if (!interrupted) {
     session_->oracle.refresh(fresh_epoch_);
-    try {
-      for (auto& [device, bound] : session_->cases) bound->reload();
-    } catch (const std::exception& error) {
-      device_lost_ = std::string{"the inputs could not be renewed for the closing gate: "} + error.what();
+    std::map<const Device*, std::string> not_renewed;
+    for (auto& [device, bound] : session_->cases) {
+      try {
+        bound->reload();
+      } catch (const std::exception& error) {
+        not_renewed[device] = std::string{"the inputs could not be renewed for the closing gate: "} + error.what();
+      }
     }
-    for (auto& [index, state] : session_->fixtures)
-      if (state.rounds_done > 0) gate(state, "after");
+    for (auto& [index, state] : session_->fixtures) {
+      if (state.rounds_done == 0 || state.status != Status::ok) continue;
+      if (const auto why = not_renewed.find(state.device); why != not_renewed.end())
+        set_status(state, Status::failed, why->second);
+      else
+        gate(state, "after");
+    }
   }
   const auto& plan = session_->plan;
   session_.reset();
@@ -276,6 +315,12 @@ std::optional<double> Runner::clock_mhz(Device& device) {
 bool Runner::settle(Device& device) {
   const NvtxRange phase{"settle"};
   const double begin_us = device.now_us();
+  if (best_clock_mhz_ == 0) {
+    // The first time there is nothing to settle to: spin long enough for an idle clock to rise.
+    while (device.now_us() - begin_us < settle_limit_us && clock_mhz(device)) {
+    }
+    return true;
+  }
   do {
     const auto mhz = clock_mhz(device);
     if (!mhz || *mhz >= best_clock_mhz_ * (1 - settle_tolerance)) return true;
@@ -283,87 +328,25 @@ bool Runner::settle(Device& device) {
   return false;
 }
 
-bool Runner::read_device_state(Device& device) {
-  if (device.info().is_host || !events_.device_state) return false;
-  auto reading = events_.device_state(device.now_us());
-  if (!reading) return false;
-  (*reading)["kind"] = "device";
-  events_.record(*reading);
-  return reading->value("throttled", Json(nullptr)) == true;
+std::optional<bool> Runner::read_device_state(Device& device) {
+  if (device.info().is_host || !events_.device_state) return std::nullopt;
+  if (auto reading = events_.device_state(device.now_us())) {
+    const auto throttled = reading->value("throttled", Json(nullptr));
+    throttled_ = throttled.is_boolean() ? std::optional{throttled.get<bool>()} : std::nullopt;
+    (*reading)["kind"] = "device";
+    events_.record(*reading);
+  }
+  return throttled_;
 }
 
-RoundResult Runner::measure(FixtureState& state, const Step& step) {
-  auto& device = *state.device;
+/// What a row says of its fixture, its place in the order, and its origin.
+Json Runner::describe(const FixtureState& state, const Step& step) {
   const auto& fixture = *state.fixture;
-  const NvtxRange fixture_range{fixture.name};
-  if (step.round == 0) pilot(state);
-  const auto floor = floor_us(device, fixture.mode, step.round);
-  bool is_throttled = read_device_state(device);
-  device.reset_persisting_l2();
-  const bool settled = settle(device);
-  const auto clock_before = clock_mhz(device);
-
-  // One more sample, at a place that the operation cannot foresee, is poisoned, checked and not counted.
-  const bool check_inside = state.samples >= 2;
-  const auto bits = philox({static_cast<std::uint32_t>(sequence_), 0, 0, 0x6A7EU},
-                           {static_cast<std::uint32_t>(options_.seed), fresh_epoch_});
-  const int check_at = check_inside ? static_cast<int>(bits[0] % static_cast<unsigned>(state.samples)) : -1;
-
-  RoundResult result;
-  Samples discarded;
-  double inside_us = 0;
-  {
-    const NvtxRange phase{"samples"};
-    SamplerGroup group{*state.sampler};
-    device.profiler_start();
-    double begin_us = device.now_us();
-    for (int i = 0; i < state.samples; ++i) {
-      if (i == check_at) {
-        inside_us += device.now_us() - begin_us;
-        state.sampler->sample(discarded, [&] { state.bound_case->poison(); });
-        const auto verdict = state.bound_case->check();
-        if (!verdict.ok) {
-          set_status(state, Status::wrong, fmt::format("checked inside round {}: {}", step.round, verdict.reason));
-          device.profiler_stop();
-          return result;
-        }
-        begin_us = device.now_us();
-      }
-      state.sampler->sample(result.samples);
-      if (interrupt_signal != 0 && i + 1 < state.samples) {
-        device.profiler_stop();
-        return result;  // half a round is no round
-      }
-    }
-    inside_us += device.now_us() - begin_us;
-    device.profiler_stop();
-    group.close();
-  }
-  inside_samples_us_ += inside_us;
-  const auto clock_after = clock_mhz(device);
-  is_throttled = read_device_state(device) || is_throttled;
-
-  auto& samples = result.samples;
-  result.median_us = statistics::median(samples.us);
-  if (!(result.median_us > 0))
-    throw std::runtime_error{fmt::format("the median of {} samples is {} us: the operation is too short for this mode",
-                                         samples.us.size(), result.median_us)};
-  const auto count = static_cast<double>(samples.us.size());
-  Json flags = Json::array();
-  if (!settled) flags.push_back(flag::clock_unsettled);
-  if (clock_before && clock_after && std::fabs(*clock_after / *clock_before - 1) > settle_tolerance)
-    flags.push_back(flag::clock_moved);
-  if (is_throttled) flags.push_back(flag::throttled);
-  if (samples.gate_missed > 0) flags.push_back(flag::gate_missed);
-  if (samples.gate_missed > invalid_share * count) flags.push_back(flag::unstable);
-  if (samples.launch_bound > count / 2) flags.push_back(flag::launch_bound);
-  if (samples.perturbed) flags.push_back(flag::perturbed);
-  if (state.samples < state.samples_asked) flags.push_back(flag::fewer_samples);
-  if (floor && result.median_us < floor_factor * *floor) flags.push_back(flag::floor_dominated);
-
   const auto& variant = *fixture.variant;
   const auto work = fixture.family->work(fixture.problem);
-  auto& block = result.block;
+  // A fixture that dropped out ran no round: name the one that really ran before.
+  auto& last = session_->last_in_block[{fixture.mode, variant.on_host(), step.round}];
+  Json block;
   block["family"] = variant.family;
   block["variant"] = variant.name;
   block["problem"] = fixture.problem.name;
@@ -376,16 +359,96 @@ RoundResult Runner::measure(FixtureState& state, const Step& step) {
   block["rounds"] = plan_.rounds[static_cast<std::size_t>(step.fixture)];
   block["sequence"] = sequence_++;
   block["position"] = step.position;
-  block["predecessor"] =
-      step.predecessor < 0 ? Json(nullptr) : Json(plan_.fixtures[static_cast<std::size_t>(step.predecessor)].name);
+  block["predecessor"] = last.empty() ? Json(nullptr) : Json(last);
+  block["work"] = {{"flops", work.flops}, {"bytes_read", work.bytes_read}, {"bytes_written", work.bytes_written}};
+  block["peak_gbytes_per_s"] =
+      state.device->info().peak_gbytes_per_s > 0 ? Json(state.device->info().peak_gbytes_per_s) : Json(nullptr);
   block["samples_asked"] = state.samples_asked;
+  last = fixture.name;
+  return block;
+}
+
+/// The counted samples of a round, each over speckled outputs, and one more that is poisoned, checked and not counted.
+/// False where there is no round: the fixture was found wrong, or the user interrupted.
+bool Runner::take_samples(FixtureState& state, const Step& step, RoundResult& result) {
+  const NvtxRange phase{"samples"};
+  auto& device = *state.device;
+  auto& bound = *state.bound_case;
+  const bool audited = state.samples >= 2;
+  const auto bits = philox({static_cast<std::uint32_t>(sequence_), 0, 0, 0x6A7EU},
+                           {static_cast<std::uint32_t>(options_.seed), fresh_epoch_});
+  const int audit_at = audited ? static_cast<int>(bits[0] % static_cast<unsigned>(state.samples)) : -1;
+  result.block["checked_sample"] = audited ? Json(audit_at) : Json(nullptr);
+  const auto wrong = [&](const std::string& why) {
+    set_status(state, Status::wrong, fmt::format("checked inside round {}: {}", step.round, why));
+    return false;
+  };
+
+  Samples discarded;
+  SamplerGroup group{*state.sampler};
+  const ProfiledRegion profiled{device};
+  for (int i = 0; i < state.samples; ++i) {
+    if (i == audit_at) {
+      state.sampler->sample(discarded, {.speckle = {}, .poison = [&] { bound.poison(); }});
+      if (const auto verdict = bound.check(); !verdict.ok) return wrong(verdict.reason);
+    }
+    const double begin_us = device.now_us();
+    state.sampler->sample(result.samples, {.speckle = [&] { bound.speckle(); }, .poison = {}});
+    inside_samples_us_ += device.now_us() - begin_us;
+    if (!bound.speckles_gone()) return wrong("a counted sample left words of its output unwritten");
+    if (interrupt_signal != 0 && i + 1 < state.samples) return false;  // half a round is no round
+  }
+  group.close();
+  return true;
+}
+
+RoundResult Runner::measure(FixtureState& state, const Step& step) {
+  auto& device = *state.device;
+  const auto& fixture = *state.fixture;
+  const NvtxRange fixture_range{fixture.name};
+  if (step.round == 0 && !pilot(state)) return {};
+  auto throttled = read_device_state(device);
+  device.reset_persisting_l2();
+  const bool settled = settle(device);
+  const auto floor = floor_us(device, fixture.mode, step.round);
+  const auto clock_before = clock_mhz(device);
+
+  RoundResult result;
+  result.block = describe(state, step);
+  result.block["host_us_begin"] = device.now_us();
+  if (!take_samples(state, step, result)) return {};
+  result.block["host_us_end"] = device.now_us();
+  const auto clock_after = clock_mhz(device);
+  if (const auto after = read_device_state(device); after) throttled = *after || throttled.value_or(false);
+
+  auto& samples = result.samples;
+  result.median_us = statistics::median(samples.us);
+  if (!(result.median_us > 0))
+    throw std::runtime_error{fmt::format("the median of {} samples is {} us: the operation is too short for this mode",
+                                         samples.us.size(), result.median_us)};
+  const auto count = static_cast<double>(samples.us.size());
+  const bool counts_gates =
+      !device.info().is_host && fixture.mode != TimingMode::batch && fixture.mode != TimingMode::host;
+  const bool moved = clock_before && clock_after && std::fabs(*clock_after / *clock_before - 1) > settle_tolerance;
+  Json flags = Json::array();
+  if (!settled) flags.push_back(flag::clock_unsettled);
+  if (moved) flags.push_back(flag::clock_moved);
+  if (throttled == true) flags.push_back(flag::throttled);
+  if (samples.gate_missed > 0) flags.push_back(flag::gate_missed);
+  if (samples.gate_missed > invalid_share * count || !settled || (moved && throttled == true))
+    flags.push_back(flag::unstable);
+  if (samples.launch_bound > count / 2) flags.push_back(flag::launch_bound);
+  if (samples.perturbed) flags.push_back(flag::perturbed);
+  if (state.samples < state.samples_asked) flags.push_back(flag::fewer_samples);
+  if (floor && result.median_us < floor_factor * *floor) flags.push_back(flag::floor_dominated);
+
+  auto& block = result.block;
   block["flags"] = std::move(flags);
   block["floor_us"] = floor ? Json(*floor) : Json(nullptr);
   block["sm_mhz_before"] = clock_before ? Json(*clock_before) : Json(nullptr);
   block["sm_mhz_after"] = clock_after ? Json(*clock_after) : Json(nullptr);
-  block["gate_missed"] = samples.gate_missed;
-  block["checked_sample"] = check_inside ? Json(check_at) : Json(nullptr);
-  block["work"] = {{"flops", work.flops}, {"bytes_read", work.bytes_read}, {"bytes_written", work.bytes_written}};
+  block["gate_missed"] = counts_gates ? Json(samples.gate_missed) : Json(nullptr);
+  block["quantum_us"] = quantum_us(device, fixture.mode, samples.us);
   block["figures"] = samples.figures;
   block["kernels"] = samples.kernels;
   const auto autocorrelation = statistics::lag1_autocorrelation(samples.us);
@@ -394,6 +457,20 @@ RoundResult Runner::measure(FixtureState& state, const Step& step) {
   block["drift"] = drift ? Json(*drift) : Json(nullptr);
   block["parts_us"] = samples.parts;
   return result;
+}
+
+/// The step of the clock behind these samples: the smallest difference that this run has seen in the mode.
+Json Runner::quantum_us(const Device& device, TimingMode mode, std::vector<double> samples_us) {
+  std::sort(samples_us.begin(), samples_us.end());
+  const auto found = quantum_us_.find({&device, mode});
+  double smallest = found == quantum_us_.end() ? 0 : found->second;
+  for (std::size_t i = 1; i < samples_us.size(); ++i) {
+    const double step = whole_ps(samples_us[i] - samples_us[i - 1]);
+    if (step > 0 && (smallest == 0 || step < smallest)) smallest = step;
+  }
+  if (smallest == 0) return nullptr;
+  quantum_us_[{&device, mode}] = smallest;
+  return smallest;
 }
 
 std::optional<RoundResult> Runner::run(std::size_t problem, const Step& step) {

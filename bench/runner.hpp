@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,11 @@ struct RoundResult {
   Samples samples;
   double median_us = 0;
   nlohmann::ordered_json block;  ///< the row's `mage` object
+};
+
+/// What was measured could not be recorded: ends the run, and is no variant's fault.
+class RecordError : public std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 /// Where the runner tells what happened; the journal and the console stand behind it.
@@ -59,6 +65,8 @@ class Runner {
 
   [[nodiscard]] double inside_samples_s() const { return inside_samples_us_ * 1e-6; }
   [[nodiscard]] int failures() const { return failures_; }  ///< fixtures found wrong or failed
+  /// False where a fixture dropped out, so that its neighbours met each other more often than planned.
+  [[nodiscard]] bool order_as_planned() const { return order_as_planned_; }
 
  private:
   struct FixtureState;
@@ -69,15 +77,20 @@ class Runner {
   void close(bool interrupted);
   void prepare(FixtureState& state, int fixture);
   void gate(FixtureState& state, const char* when);
-  void pilot(FixtureState& state);
+  [[nodiscard]] bool pilot(FixtureState& state);
+  void audit_stream(FixtureState& state);
+  [[nodiscard]] bool take_samples(FixtureState& state, const Step& step, RoundResult& result);
+  [[nodiscard]] nlohmann::ordered_json quantum_us(const Device& device, TimingMode mode,
+                                                  std::vector<double> samples_us);
+  [[nodiscard]] nlohmann::ordered_json describe(const FixtureState& state, const Step& step);
   void set_status(FixtureState& state, Status status, const std::string& reason, std::optional<Unavailable> code = {});
   template <class Body>
   bool guarded(FixtureState& state, Body&& body);
   [[nodiscard]] std::optional<double> floor_us(Device& device, TimingMode mode, int round);
   [[nodiscard]] bool settle(Device& device);
   [[nodiscard]] std::optional<double> clock_mhz(Device& device);
-  /// True where the device says that it is throttled now.
-  bool read_device_state(Device& device);
+  /// Whether the device says that it is throttled, by its newest reading; nothing where it cannot say.
+  std::optional<bool> read_device_state(Device& device);
   [[nodiscard]] RoundResult measure(FixtureState& state, const Step& step);
 
   const Options& options_;
@@ -88,6 +101,9 @@ class Runner {
   std::unique_ptr<Session> session_;
   std::map<std::pair<const Device*, TimingMode>, Floors> floors_;
   double best_clock_mhz_ = 0;
+  std::optional<bool> throttled_;                                      ///< by the newest reading
+  std::map<std::pair<const Device*, TimingMode>, double> quantum_us_;  ///< smallest step between samples seen so far
+  bool order_as_planned_ = true;
   double inside_samples_us_ = 0;
   std::string device_lost_;  ///< why the CUDA device can do nothing any more; empty while it can
   std::int64_t sequence_ = 0;

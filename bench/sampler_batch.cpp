@@ -18,12 +18,13 @@ void BatchSampler::prepare() {
   operations_ = std::clamp(static_cast<int>(std::lround(target_us / operation_us)), 1, most_operations);
 }
 
-BatchSampler::Span BatchSampler::span(int operations, const BeforeTimed& before_last) {
+BatchSampler::Span BatchSampler::span(int operations, const Hooks& hooks) {
+  if (hooks.speckle) hooks.speckle();
   double enqueue_us = 0;
   const auto gated = gated_span(device_, delay_us, [&] {
     const double begin_us = device_.now_us();
     for (int i = 0; i < operations; ++i) {
-      if (before_last && i == operations - 1) before_last();
+      if (hooks.poison && i == operations - 1) hooks.poison();
       device_.submit(launch_);
     }
     enqueue_us = device_.now_us() - begin_us;
@@ -31,10 +32,12 @@ BatchSampler::Span BatchSampler::span(int operations, const BeforeTimed& before_
   return {gated.us, enqueue_us};
 }
 
-void BatchSampler::sample(Samples& out, const BeforeTimed& before_timed) {
+void BatchSampler::sample(Samples& out, const Hooks& hooks) {
   device_.submit(launch_);
-  const auto n = span(operations_, {});
-  const auto twice = span(2 * operations_, before_timed);
+  const auto n = span(operations_, {.speckle = hooks.speckle, .poison = {}});
+  // An audit stops one call earlier each time: an operation that works on every second call only is found out.
+  const int fewer = hooks.poison ? audits_++ % 2 : 0;
+  const auto twice = span(2 * operations_ - fewer, hooks);
   out.us.push_back(whole_ps((twice.span_us - n.span_us) / operations_));
   out.parts["span_n_us"].push_back(n.span_us);
   out.parts["span_2n_us"].push_back(twice.span_us);

@@ -7,9 +7,9 @@ void EventSampler::prepare() {
   delay_us_ = pilot_delay_us(device_, [this] { device_.submit(launch_); });
 }
 
-void EventSampler::sample(Samples& out, const BeforeTimed& before_timed) {
+void EventSampler::sample(Samples& out, const Hooks& hooks) {
   device_.submit(launch_);
-  if (before_timed) before_timed();
+  before(hooks);
   const auto span = gated_span(device_, delay_us_, [this] { device_.submit(launch_); });
   out.us.push_back(span.us);
   out.gate_missed += span.held ? 0 : 1;

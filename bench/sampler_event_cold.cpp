@@ -8,9 +8,9 @@ void EventColdSampler::prepare() {
   device_.synchronize();
 }
 
-void EventColdSampler::sample(Samples& out, const BeforeTimed& before_timed) {
+void EventColdSampler::sample(Samples& out, const Hooks& hooks) {
   device_.submit(launch_);
-  if (before_timed) before_timed();
+  before(hooks);
   device_.flush_l2();  // tens of microseconds long: hides enqueueing as the delay does elsewhere
   device_.record(Stamp::begin);
   device_.submit(launch_);

@@ -19,6 +19,8 @@ void GraphSampler::prepare() {
   const int fewest = 4 * operation_us <= longest_us ? 4 : 2;
   operations_ = std::clamp(static_cast<int>(std::lround(target_us / operation_us)), fewest, most_operations);
   one_ = device_.capture(launch_, 1);
+  if (one_->kernel_nodes() + one_->other_nodes() == 0)
+    throw std::runtime_error{"the captured graph is empty: the operation did not use the stream that it was given"};
   many_ = device_.capture(launch_, operations_);
   // An operation that skips work on some calls would leave a shorter list.
   if (many_->kernel_nodes() != operations_ * one_->kernel_nodes() ||
@@ -29,16 +31,29 @@ void GraphSampler::prepare() {
   delay_us_ = pilot_delay_us(device_, [this] { device_.replay(*many_); });
 }
 
-void GraphSampler::sample(Samples& out, const BeforeTimed& before_timed) {
-  device_.replay(*one_);
-  double launch_us = 0;
-  const auto one = gated_span(device_, delay_us_, [&] {
+GatedSpan GraphSampler::replay(Graph& graph, double& launch_us, const std::function<void()>& before) {
+  if (before) before();
+  return gated_span(device_, delay_us_, [&] {
     const double begin_us = device_.now_us();
-    device_.replay(*one_);
+    device_.replay(graph);
     launch_us = device_.now_us() - begin_us;
   });
-  if (before_timed) before_timed();
-  const auto many = gated_span(device_, delay_us_, [&] { device_.replay(*many_); });
+}
+
+void GraphSampler::sample(Samples& out, const Hooks& hooks) {
+  device_.replay(*one_);
+  double launch_us = 0;
+  double launch_many_us = 0;
+  GatedSpan one;
+  GatedSpan many;
+  // An audit poisons before the graph that comes last, and that is now the one, now the other.
+  if (hooks.poison && audits_++ % 2 == 1) {
+    many = replay(*many_, launch_many_us, {});
+    one = replay(*one_, launch_us, hooks.poison);
+  } else {
+    one = replay(*one_, launch_us, hooks.speckle);
+    many = replay(*many_, launch_many_us, hooks.poison ? hooks.poison : hooks.speckle);
+  }
   out.us.push_back(whole_ps((many.us - one.us) / (operations_ - 1)));
   out.parts["replay_latency_us"].push_back(one.us);
   out.parts["span_k_us"].push_back(many.us);

@@ -8,8 +8,8 @@ void HostSampler::prepare() {
   device_.synchronize();
 }
 
-void HostSampler::sample(Samples& out, const BeforeTimed& before_timed) {
-  if (before_timed) before_timed();
+void HostSampler::sample(Samples& out, const Hooks& hooks) {
+  before(hooks);
   device_.synchronize();
   const double begin_us = device_.now_us();
   device_.submit(launch_);

@@ -34,9 +34,9 @@ void KernelSampler::open() {
   device_.trace_start();
 }
 
-void KernelSampler::sample(Samples& out, const BeforeTimed& before_timed) {
+void KernelSampler::sample(Samples& out, const Hooks& hooks) {
   device_.submit(launch_);
-  if (before_timed) before_timed();
+  before(hooks);
   pending_.push_back({&out, 0});
   const auto span = gated_span(device_, delay_us_, [this] {
     device_.trace_mark(pending_.size());
@@ -82,7 +82,9 @@ void KernelSampler::close() {
   for (auto& [out, spans] : spans_us) {
     const double inside_us = statistics::median(spans);
     out->figures["span_untraced_us"] = outside_us;
-    out->perturbed = std::fabs(inside_us - outside_us) > tolerated_change * outside_us;
+    // A kernel cannot take longer than the untraced span around it.
+    out->perturbed =
+        std::fabs(inside_us - outside_us) > tolerated_change * outside_us || statistics::median(out->us) > outside_us;
   }
   pending_.clear();
 }

@@ -20,12 +20,22 @@ struct Samples {
   std::vector<std::string> kernels;                  ///< mode kernel: names in order of execution
   int gate_missed = 0;                               ///< samples whose work began before all of it was enqueued
   int launch_bound = 0;                              ///< samples in which enqueueing took >= 0.9 of the span
-  bool perturbed = false;                            ///< spans under the tracer differ by > 5 % from those without
+  bool perturbed = false;  ///< spans under the tracer differ by > 5 % from those without, or kernels outlast those
 };
 
-/// Runs right before the timed region of a sample, on the device's stream: the gate poisons outputs here.
-using BeforeTimed = std::function<void()>;
+/// What enqueues work on the device's stream inside a sample.
+struct Hooks {
+  std::function<void()> speckle;  ///< before each timed region, outside of it: for samples that count
+  /// Right before the last operation of the sample, even inside a timed region: for audits, which do not count.
+  /// With it, batches end early and graphs change places from audit to audit, so that no call is never the last.
+  std::function<void()> poison;
+};
 
+/// One span of `body` between stamps, behind a delay; false in `held` where the gate was missed.
+struct GatedSpan {
+  double us = 0;
+  bool held = true;
+};
 class Sampler {
  public:
   Sampler(Device& device, Launch& launch) : device_{device}, launch_{launch} {}
@@ -39,9 +49,14 @@ class Sampler {
   virtual void open() {}
   virtual void close() {}
   /// One sample, appended to `out`, which must live until close().
-  virtual void sample(Samples& out, const BeforeTimed& before_timed = {}) = 0;
+  virtual void sample(Samples& out, const Hooks& hooks = {}) = 0;
 
  protected:
+  /// Whatever of the two is set, where both belong at the same place.
+  static void before(const Hooks& hooks) {
+    if (hooks.speckle) hooks.speckle();
+    if (hooks.poison) hooks.poison();
+  }
   Device& device_;
   Launch& launch_;
 };
@@ -51,7 +66,7 @@ class EventSampler final : public Sampler {
  public:
   using Sampler::Sampler;
   void prepare() override;
-  void sample(Samples& out, const BeforeTimed& before_timed = {}) override;
+  void sample(Samples& out, const Hooks& hooks = {}) override;
 
  private:
   double delay_us_ = 0;
@@ -62,7 +77,7 @@ class EventColdSampler final : public Sampler {
  public:
   using Sampler::Sampler;
   void prepare() override;
-  void sample(Samples& out, const BeforeTimed& before_timed = {}) override;
+  void sample(Samples& out, const Hooks& hooks = {}) override;
 };
 
 /// Batches of N and of 2N operations: the slope is the time an operation, the intercept the fixed cost.
@@ -70,14 +85,15 @@ class BatchSampler final : public Sampler {
  public:
   using Sampler::Sampler;
   void prepare() override;
-  void sample(Samples& out, const BeforeTimed& before_timed = {}) override;
+  void sample(Samples& out, const Hooks& hooks = {}) override;
 
  private:
   struct Span {
     double span_us, enqueue_us;
   };
-  [[nodiscard]] Span span(int operations, const BeforeTimed& before_last);
+  [[nodiscard]] Span span(int operations, const Hooks& hooks);
   int operations_ = 0;
+  int audits_ = 0;
 };
 
 /// Replays of a graph of one operation and of a graph of K: the slope is the time an operation.
@@ -85,11 +101,13 @@ class GraphSampler final : public Sampler {
  public:
   using Sampler::Sampler;
   void prepare() override;
-  void sample(Samples& out, const BeforeTimed& before_timed = {}) override;
+  void sample(Samples& out, const Hooks& hooks = {}) override;
 
  private:
+  [[nodiscard]] GatedSpan replay(Graph& graph, double& launch_us, const std::function<void()>& before);
   std::unique_ptr<Graph> one_, many_;
   int operations_ = 0;
+  int audits_ = 0;
   double delay_us_ = 0;
 };
 
@@ -98,7 +116,7 @@ class HostSampler final : public Sampler {
  public:
   using Sampler::Sampler;
   void prepare() override;
-  void sample(Samples& out, const BeforeTimed& before_timed = {}) override;
+  void sample(Samples& out, const Hooks& hooks = {}) override;
 };
 
 /// As EventSampler under a CUPTI trace: the durations of the kernels that the operation ran.
@@ -108,7 +126,7 @@ class KernelSampler final : public Sampler {
   void prepare() override;
   void open() override;
   void close() override;
-  void sample(Samples& out, const BeforeTimed& before_timed = {}) override;
+  void sample(Samples& out, const Hooks& hooks = {}) override;
 
  private:
   struct Pending {
@@ -130,11 +148,6 @@ class KernelSampler final : public Sampler {
 /// The nearest picosecond, for times an operation that are quotients of measured spans.
 [[nodiscard]] double whole_ps(double us);
 
-/// One span of `body` between stamps, behind a delay; false in `held` where the gate was missed.
-struct GatedSpan {
-  double us = 0;
-  bool held = true;
-};
 [[nodiscard]] GatedSpan gated_span(Device& device, double delay_us, const std::function<void()>& body);
 /// Median span of three gated operations: what pilots size their batches by.
 [[nodiscard]] double pilot_span_us(Device& device, Launch& launch);

@@ -88,15 +88,24 @@ Json aggregate(const std::vector<const Json*>& rows) {
   std::map<std::string, std::vector<double>> part_medians;
   std::int64_t samples = 0;
   std::int64_t gate_missed = 0;
+  std::size_t unstable_rounds = 0;
+  double quantum_us = 0;
   Json flags = Json::array();
   for (const auto* row : rows) {
     const auto& block = row->at("mage");
     medians.push_back(number_at(*row, "real_time"));
     if (!block.at("floor_us").is_null()) floors.push_back(number_at(block, "floor_us"));
     samples += static_cast<std::int64_t>(row->at("samples_us").size());
-    gate_missed += block.value("gate_missed", 0);
-    for (const auto& flag : block.at("flags"))
-      if (flag != flag::gate_missed) add_flag(flags, flag.get<std::string>().c_str());
+    if (const auto missed = block.find("gate_missed"); missed != block.end() && missed->is_number())
+      gate_missed += missed->get<std::int64_t>();
+    if (const auto step = block.find("quantum_us"); step != block.end() && step->is_number())
+      quantum_us = step->get<double>();
+    for (const auto& flag : block.at("flags")) {
+      if (flag == flag::unstable)
+        unstable_rounds += 1;
+      else if (flag != flag::gate_missed)
+        add_flag(flags, flag.get<std::string>().c_str());
+    }
     for (const auto& [part, values] : block.at("parts_us").items())
       part_medians[part].push_back(statistics::median(values.get<std::vector<double>>()));
   }
@@ -104,6 +113,7 @@ Json aggregate(const std::vector<const Json*>& rows) {
   if (gate_missed * 100 > samples) add_flag(flags, flag::gate_missed);
   const auto planned = first.at("rounds").get<std::size_t>();
   if (rows.size() < planned) add_flag(flags, flag::missing_rounds);
+  if (5 * unstable_rounds > rows.size()) add_flag(flags, flag::unstable);
   const double median_us = statistics::median(medians);
   Json summary;
   summary["name"] = rows.front()->at("name");
@@ -112,8 +122,13 @@ Json aggregate(const std::vector<const Json*>& rows) {
   summary["samples"] = samples;
   summary["gate_missed"] = gate_missed;
   summary["median_us"] = median_us;
+  // Never narrower than the step of the clock: equal medians say that the time lies within one step, not that it is
+  // known.
   const auto interval = statistics::t_interval_us(medians);
-  summary["interval95_us"] = interval ? Json::array({interval->low, interval->high}) : Json(nullptr);
+  summary["interval95_us"] = interval ? Json::array({std::min(interval->low, median_us - quantum_us / 2),
+                                                     std::max(interval->high, median_us + quantum_us / 2)})
+                                      : Json(nullptr);
+  summary["quantum_us"] = quantum_us > 0 ? Json(quantum_us) : Json(nullptr);
   const auto resampled = statistics::bootstrap_interval_us(medians, 1);
   summary["bootstrap95_us"] = resampled ? Json::array({resampled->low, resampled->high}) : Json(nullptr);
   summary["min_round_us"] = *std::min_element(medians.begin(), medians.end());
@@ -126,6 +141,10 @@ Json aggregate(const std::vector<const Json*>& rows) {
   // bytes / us / 1e3 = GB/s; flops / us / 1e6 = TFLOP/s
   summary["gbytes_per_s"] = rate(number_at(work, "bytes_read") + number_at(work, "bytes_written"), median_us, 1e3);
   summary["tflops"] = rate(number_at(work, "flops"), median_us, 1e6);
+  const auto peak = first.find("peak_gbytes_per_s");
+  if (peak != first.end() && peak->is_number() && summary.at("gbytes_per_s").is_number() &&
+      summary.at("gbytes_per_s") > *peak)
+    add_flag(flags, flag::above_dram_peak);
   summary["flags"] = std::move(flags);
   return summary;
 }

@@ -13,6 +13,7 @@ inline constexpr const char* store_schema = "mage_bench/store/1";
 
 /// Flags of a row or an aggregate; docs/store.md says what each means.
 namespace flag {
+inline constexpr const char* above_dram_peak = "above_dram_peak";
 inline constexpr const char* clock_moved = "clock_moved";
 inline constexpr const char* clock_unsettled = "clock_unsettled";
 inline constexpr const char* fewer_samples = "fewer_samples";

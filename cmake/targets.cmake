@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The layers of docs/DESIGN.md as OBJECT libraries; each sees the include folders of the layers below it and no others.
+# The layers of README.md as OBJECT libraries; each sees the include folders of the layers below it and no others.
 # A program links all of them by name: variants and families register themselves in static objects that nothing
 # refers to, and a linker drops an archive member that nothing refers to without a word.
 

@@ -164,10 +164,12 @@ TEST_F(CaseTest, TheReferencePasses) {
 }
 
 TEST_F(CaseTest, KnownGoodBitsPassByTheirChecksumAlone) {
-  ASSERT_TRUE(run(launch_).ok);
+  const auto first = run(launch_);
+  ASSERT_TRUE(first.ok);
   const auto again = run(launch_);
   EXPECT_TRUE(again.ok);
-  EXPECT_EQ(again.worst, 0) << "the second check compares checksums, not elements";
+  EXPECT_EQ(again.worst, first.worst);
+  EXPECT_EQ(again.output_checksum, first.output_checksum);
 }
 
 TEST_F(CaseTest, NothingWrittenFails) {
@@ -181,6 +183,16 @@ TEST_F(CaseTest, AStaleResultOfAnEarlierCallFails) {
   ASSERT_TRUE(run(launch_).ok);
   Launch nothing{[](StreamHandle) {}};
   EXPECT_FALSE(run(nothing).ok) << "the poison must hide what the call before wrote";
+}
+
+TEST_F(CaseTest, SpecklesAreGoneOnlyAfterTheOperation) {
+  ASSERT_TRUE(run(launch_).ok);
+  for (int call = 0; call < 20; ++call) {
+    case_.speckle();
+    EXPECT_FALSE(case_.speckles_gone()) << "nothing has run";
+    device_->submit(launch_);
+    EXPECT_TRUE(case_.speckles_gone());
+  }
 }
 
 TEST_F(CaseTest, EveryPoisonIsANaNAndAnotherOne) {

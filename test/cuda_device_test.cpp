@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -118,16 +119,49 @@ TEST_F(GpuDevice, AnOperationThatSynchronisesCannotBeCaptured) {
     static_cast<void>(device_->capture(synchronises, 1));
     FAIL() << "must throw";
   } catch (const UnavailableError& error) {
-    EXPECT_EQ(error.reason(), Unavailable::capture_illegal);
+    EXPECT_EQ(error.reason(), Unavailable::needs_sync) << error.what();
   }
   auto empty = device_->empty_launch();
   device_->submit(empty);
   EXPECT_NO_THROW(device_->synchronize()) << "a refused capture leaves the stream usable";
 }
 
+TEST_F(GpuDevice, AnOperationThatThrowsInsideACaptureEndsIt) {
+  Launch throws{
+      [](StreamHandle stream) { check(cudaStreamSynchronize(cuda_stream(stream)), "cudaStreamSynchronize"); }};
+  EXPECT_THROW(static_cast<void>(device_->capture(throws, 1)), UnavailableError);
+  auto empty = device_->empty_launch();
+  device_->submit(empty);
+  EXPECT_NO_THROW(device_->synchronize()) << "the stream must not stay in the capture";
+}
+
 TEST_F(GpuDevice, AnOperationOnAnotherStreamLeavesAnEmptyGraph) {
-  Launch nothing{[](StreamHandle) {}};
-  EXPECT_THROW(static_cast<void>(device_->capture(nothing, 1)), UnavailableError);
+  CudaStream other;
+  check(cudaStreamCreateWithFlags(other.put(), cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  auto inner = device_->empty_launch();
+  const StreamHandle elsewhere{other.get()};
+  Launch strays{[&inner, elsewhere](StreamHandle) { inner(elsewhere); }};
+  const auto graph = device_->capture(strays, 1);
+  EXPECT_EQ(graph->kernel_nodes() + graph->other_nodes(), 0);
+  const auto sampler = make_sampler(TimingMode::graph, *device_, strays);
+  EXPECT_THROW(sampler->prepare(), std::runtime_error);
+}
+
+TEST_F(GpuDevice, SpecklesLieWhereTheHostSaysAndAreCounted) {
+  constexpr std::size_t words = 10007;
+  const auto host = make_host_device();
+  std::vector<std::uint32_t> here(words, 7);
+  std::vector<std::uint32_t> there(words, 7);
+  void* buffer = device_->allocate(words * 4);
+  device_->upload(buffer, there.data(), words * 4);
+  host->speckle(here.data(), words, 99, 0xABCDU);
+  device_->speckle(buffer, words, 99, 0xABCDU);
+  EXPECT_GT(device_->count_speckles(buffer, words, 99, 0xABCDU), 60);
+  device_->download(there.data(), buffer, words * 4);
+  EXPECT_EQ(there, here);
+  device_->fill(buffer, 1, words);
+  EXPECT_EQ(device_->count_speckles(buffer, words, 99, 0xABCDU), 0);
+  device_->deallocate(buffer);
 }
 
 TEST_F(GpuDevice, AGraphHoldsEveryOperation) {
@@ -166,9 +200,13 @@ TEST_F(GpuDevice, EveryModeTimesAnEmptyKernel) {
     sampler->open();
     for (int i = 0; i < 10; ++i) sampler->sample(samples);
     sampler->close();
+    // An empty kernel reads as the floor: far below the flush (89 us on an H200) and the delay that stand before it.
+    const std::map<TimingMode, double> most_us{{TimingMode::event, 8},  {TimingMode::event_cold, 8},
+                                               {TimingMode::batch, 15}, {TimingMode::graph, 4},
+                                               {TimingMode::host, 60},  {TimingMode::kernel, 4}};
     const double median_us = statistics::median(samples.us);
-    EXPECT_GT(median_us, 0);
-    EXPECT_LT(median_us, 100);
+    EXPECT_GT(median_us, 0.1);
+    EXPECT_LT(median_us, most_us.at(mode));
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layer table of docs/DESIGN.md, read against every #include of the source tree.
+// The layer table of README.md's layers, read against every #include of the source tree.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -11,8 +11,8 @@
 namespace mage {
 namespace {
 
-const Machine no_gpu{{0, Unavailable::no_cuda_device}, 0, 0, std::size_t{64} << 30U};
-const Machine hopper{{1, std::nullopt}, 90, std::size_t{140} << 30U, std::size_t{64} << 30U};
+const Machine no_gpu{{0, Unavailable::no_cuda_device, "no CUDA device"}, 0, 0, std::size_t{64} << 30U};
+const Machine hopper{{1, std::nullopt, {}}, 90, std::size_t{140} << 30U, std::size_t{64} << 30U};
 
 Options options_for(const std::string& filter) {
   Options options;

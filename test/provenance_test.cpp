@@ -88,6 +88,7 @@ TEST(Provenance, EveryFieldIsThereWithItsTypeAndNoneIsEmpty) {
                                            {"os", Type::string},
                                            {"kernel_release", Type::string},
                                            {"glibc_version", Type::string},
+                                           {"profiled", Type::boolean},
                                            {"environment", Type::object}};
   const auto provenance = collect();
   EXPECT_EQ(provenance.size(), fields.size());
@@ -162,6 +163,12 @@ TEST(Provenance, CapturesTheEnvironmentThatMatters) {
   EXPECT_EQ(environment.at("OMP_MAGE_TEST"), "4");
   EXPECT_FALSE(environment.contains("MAGE_CUDA_TEST"));
   EXPECT_FALSE(environment.contains("PATH"));
+}
+
+TEST(Provenance, SaysThatAProfilerIsAround) {
+  EXPECT_EQ(collect().at("profiled"), false);
+  const Variable injected{"CUDA_INJECTION64_PATH", "/tool.so"};
+  EXPECT_EQ(collect().at("profiled"), true);
 }
 
 TEST(Provenance, IsStrictJsonWhateverTheBytes) {

@@ -139,6 +139,44 @@ TEST_F(RunnerTest, AVariantThatStopsWorkingIsCaught) {
   expect_status("wrong", "checked inside round");
 }
 
+TEST_F(RunnerTest, AVariantThatSkipsWhileItsOutputLooksRightIsCaught) {
+  const auto lazy = variant("lazy", [](detail::ErasedFunction, const void* problem, const void* args) {
+    auto* y = static_cast<float* const*>(args)[2];
+    return wrapped(problem, args, [y](Launch& inner, StreamHandle stream, int) {
+      if (std::isnan(y[0])) inner(stream);
+    });
+  });
+  plan(lazy, 10);
+  EXPECT_TRUE(run().empty());
+  expect_status("wrong", "counted sample");
+}
+
+TEST_F(RunnerTest, AVariantThatWorksOnEverySecondCallIsCaught) {
+  const auto second = variant("second", [](detail::ErasedFunction, const void* problem, const void* args) {
+    return wrapped(problem, args, [](Launch& inner, StreamHandle stream, int call) {
+      if (call % 2 == 0) inner(stream);
+    });
+  });
+  plan(second, 10);
+  EXPECT_TRUE(run().empty());
+  expect_status("wrong", "");
+}
+
+TEST_F(RunnerTest, AJournalThatCannotBeWrittenIsNoVariantsFault) {
+  plan(reference());
+  Runner runner{options_,
+                plan_,
+                devices_,
+                7,
+                {[](const Json& entry) {
+                   if (entry.at("kind") == "gate") throw RecordError{"disk full"};
+                 },
+                 {},
+                 {}}};
+  EXPECT_THROW(static_cast<void>(runner.run(0, plan_.problems.at(0).steps.at(0))), RecordError);
+  EXPECT_EQ(runner.failures(), 0);
+}
+
 TEST_F(RunnerTest, AVariantThatCachesItsOutputFailsTheClosingGate) {
   // Inputs are the same through all rounds, so only fresh ones can tell.
   const auto caching = variant("caching", [](detail::ErasedFunction, const void* problem, const void* args) {

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "test/support/fake_device.hpp"
 
 namespace mage {
@@ -14,12 +16,12 @@ using Actions = std::vector<std::string>;
 
 /// Takes one sample after prepare(), and keeps the sample's own actions only.
 struct OneSample {
-  OneSample(TimingMode mode, FakeDevice& device, const BeforeTimed& before_timed = {})
+  OneSample(TimingMode mode, FakeDevice& device, const Hooks& hooks = {})
       : launch{[](StreamHandle) {}}, sampler{make_sampler(mode, device, launch)} {
     sampler->prepare();
     device.actions.clear();
     sampler->open();
-    sampler->sample(samples, before_timed);
+    sampler->sample(samples, hooks);
     sampler->close();
   }
   Launch launch;
@@ -27,8 +29,11 @@ struct OneSample {
   Samples samples;
 };
 
-BeforeTimed poison(FakeDevice& device) {
-  return [&device] { device.actions.emplace_back("poison"); };
+Hooks poison(FakeDevice& device) {
+  return {.speckle = {}, .poison = [&device] { device.actions.emplace_back("poison"); }};
+}
+Hooks speckle(FakeDevice& device) {
+  return {.speckle = [&device] { device.actions.emplace_back("speckle"); }, .poison = {}};
 }
 
 TEST(EventSampler, RunsTheOperationUntimedThenBehindADelay) {
@@ -118,6 +123,31 @@ TEST(BatchSampler, PoisonsBeforeTheLastOperation) {
                                      "record end", "reached?", "synchronize", "elapsed"}));
 }
 
+TEST(BatchSampler, SpecklesBeforeBothBatchesAndOutsideThem) {
+  FakeDevice device;
+  device.operation_us = 400;
+  const OneSample one{TimingMode::batch, device, speckle(device)};
+  EXPECT_EQ(device.actions, (Actions{"submit", "speckle", "delay", "record begin", "submit", "record end", "reached?",
+                                     "synchronize", "elapsed", "speckle", "delay", "record begin", "submit", "submit",
+                                     "record end", "reached?", "synchronize", "elapsed"}));
+}
+
+TEST(BatchSampler, ASecondAuditStopsOneCallEarlier) {
+  FakeDevice device;
+  device.operation_us = 130;
+  Launch launch{[](StreamHandle) {}};
+  const auto sampler = make_sampler(TimingMode::batch, device, launch);
+  sampler->prepare();
+  std::vector<std::ptrdiff_t> submits;
+  for (int audit = 0; audit < 2; ++audit) {
+    device.actions.clear();
+    Samples samples;
+    sampler->sample(samples, poison(device));
+    submits.push_back(std::count(device.actions.begin(), device.actions.end(), "submit"));
+  }
+  EXPECT_EQ(submits, (std::vector<std::ptrdiff_t>{1 + 3 + 6, 1 + 3 + 5}));
+}
+
 TEST(BatchSampler, ABatchOfEmptiesIsLaunchBound) {
   FakeDevice device;
   device.operation_us = 0.5;
@@ -149,6 +179,38 @@ TEST(GraphSampler, PoisonsBeforeTheLastReplay) {
   const OneSample one{TimingMode::graph, device, poison(device)};
   const Actions tail{device.actions.begin() + 8, device.actions.begin() + 12};
   EXPECT_EQ(tail, (Actions{"poison", "delay", "record begin", "replay 5"}));
+}
+
+TEST(GraphSampler, ASecondAuditChecksTheGraphOfOne) {
+  FakeDevice device;
+  device.operation_us = 200;
+  Launch launch{[](StreamHandle) {}};
+  const auto sampler = make_sampler(TimingMode::graph, device, launch);
+  sampler->prepare();
+  Samples samples;
+  sampler->sample(samples, poison(device));
+  device.actions.clear();
+  sampler->sample(samples, poison(device));
+  const auto poisoned = std::find(device.actions.begin(), device.actions.end(), "poison");
+  const Actions tail{poisoned, poisoned + 4};
+  EXPECT_EQ(tail, (Actions{"poison", "delay", "record begin", "replay 1"}));
+}
+
+TEST(GraphSampler, SpecklesBeforeBothGraphs) {
+  FakeDevice device;
+  device.operation_us = 200;
+  const OneSample one{TimingMode::graph, device, speckle(device)};
+  EXPECT_EQ(std::count(device.actions.begin(), device.actions.end(), "speckle"), 2);
+  EXPECT_EQ(device.actions[1], "speckle");
+  EXPECT_EQ(device.actions[9], "speckle");
+}
+
+TEST(GraphSampler, RefusesAnEmptyGraph) {
+  FakeDevice device;
+  device.kernels_per_operation = 0;
+  Launch launch{[](StreamHandle) {}};
+  const auto sampler = make_sampler(TimingMode::graph, device, launch);
+  EXPECT_THROW(sampler->prepare(), std::runtime_error);
 }
 
 TEST(GraphSampler, RefusesAnOperationThatSkipsWork) {
@@ -195,6 +257,13 @@ TEST(KernelSampler, MarksTheTimedOperationOnly) {
   EXPECT_EQ(one.samples.us, std::vector<double>{device.operation_us});
   EXPECT_EQ(one.samples.kernels, std::vector<std::string>{"kernel_0"});
   EXPECT_FALSE(one.samples.perturbed);
+}
+
+TEST(KernelSampler, AKernelThatOutlastsItsUntracedSpanIsPerturbed) {
+  FakeDevice device;
+  device.record_extra_us = 0.1;
+  const OneSample one{TimingMode::kernel, device};
+  EXPECT_TRUE(one.samples.perturbed);
 }
 
 TEST(KernelSampler, SumsTheKernelsOfAnOperationAndKeepsEach) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -129,6 +130,44 @@ TEST(Store, AggregatesAreOverRoundMedians) {
   EXPECT_NEAR(aggregate.at("tflops").get<double>(), 4e6 / 12e-6 / 1e12, 1e-9);
   EXPECT_LT(aggregate.at("interval95_us")[0].get<double>(), 12.0);
   EXPECT_GT(aggregate.at("interval95_us")[1].get<double>(), 12.0);
+}
+
+TEST(Store, AnIntervalIsNeverNarrowerThanTheClocksStep) {
+  auto first = row("f/v/p/event", 0, 10);
+  auto second = row("f/v/p/event", 1, 10);
+  first["row"]["mage"]["quantum_us"] = 0.032;
+  second["row"]["mage"]["quantum_us"] = 0.032;
+  const auto store = assemble_store({header(), first, second, gate_after("f/v/p/event", true), end(false)});
+  const auto& interval = store.at("mage").at("aggregates")[0].at("interval95_us");
+  EXPECT_DOUBLE_EQ(interval[0].get<double>(), 9.984);
+  EXPECT_DOUBLE_EQ(interval[1].get<double>(), 10.016);
+}
+
+TEST(Store, AThroughputAboveTheMemorysPeakIsMarked) {
+  auto fast = row("f/v/p/event", 0, 10);  // 10,000 bytes in 10 us are 1 GB/s
+  fast["row"]["mage"]["peak_gbytes_per_s"] = 0.9;
+  auto slow = row("f/w/p/event", 0, 10);
+  slow["row"]["mage"]["peak_gbytes_per_s"] = 1.1;
+  const auto store = assemble_store({header(), fast, slow, end(false)});
+  const auto has = [](const Json& aggregate) {
+    const auto& flags = aggregate.at("flags");
+    return std::find(flags.begin(), flags.end(), flag::above_dram_peak) != flags.end();
+  };
+  EXPECT_TRUE(has(store.at("mage").at("aggregates")[0]));
+  EXPECT_FALSE(has(store.at("mage").at("aggregates")[1]));
+}
+
+TEST(Store, UnstableRoundsMakeARowUnstableOnlyAboveAFifth) {
+  for (const int unstable : {2, 3}) {
+    std::vector<Json> entries{header()};
+    for (int round = 0; round < 10; ++round) {
+      entries.push_back(row("f/v/p/event", round, 10, 10));
+      if (round < unstable) entries.back()["row"]["mage"]["flags"].push_back(flag::unstable);
+    }
+    entries.push_back(gate_after("f/v/p/event", true));
+    const auto flags = assemble_store(entries).at("mage").at("aggregates")[0].at("flags");
+    EXPECT_EQ(flags, unstable == 3 ? Json::array({flag::unstable}) : Json::array()) << unstable;
+  }
 }
 
 TEST(Store, OneRoundHasNoInterval) {

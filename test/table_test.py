@@ -3,6 +3,7 @@
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,11 +17,11 @@ table = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(table)
 
 AGGREGATES = [
-    {"name": "copy/v00/8x8/event", "median_us": 100.0},
-    {"name": "copy/v01/8x8/event", "median_us": 90.0},
-    {"name": "gelu/v00/8x8/event", "median_us": 120.04},
-    {"name": "gelu/v01/8x8/event", "median_us": 90.0},
-    {"name": "gelu/v01/8x8/graph", "median_us": 7.125},
+    {"name": "copy/v00/8x8/event", "median_us": 100.0, "flags": []},
+    {"name": "copy/v01/8x8/event", "median_us": 90.0, "flags": ["throttled"]},
+    {"name": "gelu/v00/8x8/event", "median_us": 120.04, "flags": []},
+    {"name": "gelu/v01/8x8/event", "median_us": 90.0, "flags": []},
+    {"name": "gelu/v01/8x8/graph", "median_us": 7.125, "flags": ["perturbed", "floor_dominated"]},
 ]
 
 
@@ -41,7 +42,19 @@ class Table(unittest.TestCase):
     def test_a_row_that_is_missing_is_a_dash_and_never_a_number(self):
         text = table.render("store=s.json problems=8x8 modes=event,graph families=gelu", self.root)
         self.assertIn("| gelu/v00 | 120.0 | - |", text)
-        self.assertIn("| gelu/v01 | 90.00 | 7.12 |", text)
+        self.assertIn("| gelu/v01 | 90.00 | 7.12 fp |", text)
+
+    def test_flags_are_shown_and_explained(self):
+        text = table.render("store=s.json problems=8x8 modes=event,graph", self.root)
+        self.assertIn("| copy/v01 | 90.00 t | - |", text)
+        self.assertTrue(text.endswith("\nFlags: f floor_dominated, p perturbed, t throttled.\n"))
+
+    def test_every_flag_of_a_store_has_a_letter_of_its_own(self):
+        header = (ROOT / "bench" / "store.hpp").read_text()
+        flags = re.findall(r'inline constexpr const char\* (\w+) = "\1";', header)
+        self.assertGreater(len(flags), 5)
+        self.assertEqual(set(flags), set(table.LETTERS))
+        self.assertEqual(len(set(table.LETTERS.values())), len(table.LETTERS))
 
     def test_what_cannot_be_printed_is_an_error(self):
         for text in (

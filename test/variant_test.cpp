@@ -120,6 +120,7 @@ TEST_P(GpuVariantTest, IsCapturable) {
     captured += 1;
     expect_capturable(device(), *family, *variant, problem);
   }
+  EXPECT_EQ(captured, 3);
 }
 
 // A library called on the quiet, or another variant's kernel, would be measured under a name that is not its own.

@@ -8,7 +8,8 @@ A table stands between two marks:
     <!-- end table -->
 
 One row a variant, one column a problem and mode: the median over rounds in microseconds. With `beside`, the
-fastest row of that family in the same column over this row follows in brackets: 1 means as fast as that.
+fastest row of that family in the same column over this row follows in brackets: 1 means as fast as that. The two are
+of one run, but not paired by round. Letters are the row's flags; a line below the table says which.
 
     tools/table.py README.md docs/*.md      rewrite the tables
     tools/table.py --check README.md        exit 1 where a table is not what its store says
@@ -23,6 +24,22 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"<!-- table (?P<spec>[^>]*?) -->\n(?P<body>.*?)<!-- end table -->", re.DOTALL)
 KEYS = {"store", "problems", "modes", "families", "beside"}
+
+
+LETTERS = {
+    "above_dram_peak": "a",
+    "clock_moved": "c",
+    "clock_unsettled": "u",
+    "fewer_samples": "s",
+    "floor_dominated": "f",
+    "gate_missed": "g",
+    "launch_bound": "l",
+    "missing_rounds": "m",
+    "perturbed": "p",
+    "throttled": "t",
+    "unstable": "x",
+    "unverified_after": "v",
+}
 
 
 class TableError(Exception):
@@ -51,6 +68,10 @@ def read_medians(path: Path) -> dict[tuple[str, str, str, str], dict]:
         raise TableError(f"{path}: not a readable store: {error!r}") from error
 
 
+def letters(row: dict) -> str:
+    return "".join(sorted(LETTERS.get(flag, "?") for flag in row.get("flags", [])))
+
+
 def cell(rows: dict, key: tuple[str, str, str, str], beside: str | None) -> str:
     row = rows.get(key)
     if row is None:
@@ -63,7 +84,7 @@ def cell(rows: dict, key: tuple[str, str, str, str], beside: str | None) -> str:
         if not peers:
             raise TableError(f"the store has no row of family {beside} for {problem}/{mode}")
         text += f" ({min(peers) / median:.3f})"
-    return text
+    return f"{text} {letters(row)}".rstrip()
 
 
 def render(spec_text: str, root: Path) -> str:
@@ -78,6 +99,9 @@ def render(spec_text: str, root: Path) -> str:
     for family, variant in names:
         cells = [cell(rows, (family, variant, p, m), spec.get("beside")) for p, m in columns]
         lines.append(f"| {family}/{variant} | " + " | ".join(cells) + " |")
+    shown = {flag for key, row in rows.items() if key[:2] in names and key[2:] in columns for flag in row["flags"]}
+    if shown:
+        lines += ["", "Flags: " + ", ".join(f"{LETTERS.get(flag, '?')} {flag}" for flag in sorted(shown)) + "."]
     return "\n".join(lines) + "\n"
 
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -18,7 +18,7 @@ namespace mage {
 struct Verdict {
   bool ok = false;
   std::string reason;  ///< empty when ok; otherwise operand, index, got, expected, bound
-  double worst = 0;    ///< largest |error| / bound seen (0 where a checksum of checked bits matched)
+  double worst = 0;    ///< largest |error| / bound of these bits
   std::int64_t wrong_elements = 0;
   std::int64_t untouched_words = 0;  ///< output words that still hold the poison
   std::uint64_t output_checksum = 0;
@@ -72,6 +72,11 @@ class Case {
   /// Bits whose checksum equals that of bits that passed the element-wise check for these inputs pass at once.
   [[nodiscard]] Verdict check();
 
+  /// Enqueues a few words of poison at random places of every output, for samples that count: they cost no cache.
+  void speckle();
+  /// After speckle() and one operation: whether it wrote over all of them. Waits.
+  [[nodiscard]] bool speckles_gone();
+
   /// The raw pointers, in operand order.
   [[nodiscard]] const Pointers& pointers() const { return *pointers_; }
   [[nodiscard]] std::vector<std::byte> read(std::size_t operand_index);
@@ -92,7 +97,10 @@ class Case {
   std::vector<std::byte> scratch_;  ///< an output, brought to the host
   std::uint32_t poison_ = 0;
   std::vector<std::uint64_t> input_checksums_;
-  std::set<std::uint64_t> passed_;  ///< checksums of outputs that passed the element-wise check for these inputs
+  std::uint32_t speckle_pattern_ = 0;
+  std::uint64_t speckle_seed_ = 0;
+  /// Outputs that passed the element-wise check for these inputs: checksum and worst error over bound.
+  std::map<std::uint64_t, double> passed_;
 };
 
 }  // namespace mage

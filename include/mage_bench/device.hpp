@@ -22,6 +22,8 @@ struct DeviceInfo {
   int compute_capability = 0;  ///< major * 10 + minor; 0 on the host
   std::size_t l2_bytes = 0;
   std::size_t memory_bytes = 0;
+  std::size_t free_bytes = 0;    ///< when the device was opened
+  double peak_gbytes_per_s = 0;  ///< of its memory, by clock and bus width; 0 where unknown
   std::vector<std::pair<std::string, std::string>> facts;
 };
 
@@ -72,6 +74,11 @@ class Device {
   virtual void fill(void* to, std::uint32_t pattern, std::size_t words) = 0;
   /// Position-dependent 64-bit checksum of `words` 32-bit words; the same function on every device.
   [[nodiscard]] virtual std::uint64_t checksum(const void* from, std::size_t words) = 0;
+  /// Enqueues writing `pattern` to a few words at places that follow from `seed` (src/device/checksum.hpp).
+  virtual void speckle(void* to, std::size_t words, std::uint64_t seed, std::uint32_t pattern) = 0;
+  /// How many of those places still hold `pattern`. Waits for what was enqueued before.
+  [[nodiscard]] virtual int count_speckles(const void* from, std::size_t words, std::uint64_t seed,
+                                           std::uint32_t pattern) = 0;
 
   // Execution.
   virtual void submit(Launch& launch) = 0;
@@ -115,6 +122,7 @@ class Device {
 struct CudaPresence {
   int count = 0;
   std::optional<Unavailable> why_not;
+  std::string detail;  ///< why_not in words, with the driver's own
 };
 [[nodiscard]] CudaPresence cuda_presence();
 /// Throws UnavailableError where cuda_presence() says so, std::invalid_argument where `index` is out of range.

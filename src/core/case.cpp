@@ -183,6 +183,21 @@ void Case::poison() {
     if (buffers_[i]->role == Role::out) device_.fill(buffers_[i]->payload(), poison_, buffers_[i]->words());
 }
 
+void Case::speckle() {
+  speckle_pattern_ = next_poison();
+  speckle_seed_ = speckle_pattern_;
+  for (auto& buffer : buffers_)
+    if (buffer->role == Role::out) device_.speckle(buffer->payload(), buffer->words(), speckle_seed_, speckle_pattern_);
+}
+
+bool Case::speckles_gone() {
+  for (auto& buffer : buffers_)
+    if (buffer->role == Role::out &&
+        device_.count_speckles(buffer->payload(), buffer->words(), speckle_seed_, speckle_pattern_) != 0)
+      return false;
+  return true;
+}
+
 std::string Case::broken_fence() {
   for (std::size_t i = 0; i < buffers_.size(); ++i)
     if (!buffers_[i]->intact()) return oracle_.operands()[i].name;
@@ -215,8 +230,9 @@ Verdict Case::check() {
     if (buffers_[i]->role == Role::out)
       verdict.output_checksum =
           verdict.output_checksum * 0x100000001B3ULL + device_.checksum(buffers_[i]->payload(), buffers_[i]->words());
-  if (passed_.contains(verdict.output_checksum)) {
+  if (const auto known = passed_.find(verdict.output_checksum); known != passed_.end()) {
     verdict.ok = true;
+    verdict.worst = known->second;
     return verdict;
   }
   std::size_t output = 0;
@@ -231,7 +247,7 @@ Verdict Case::check() {
     verdict = part;
     if (!verdict.ok) return verdict;
   }
-  passed_.insert(verdict.output_checksum);
+  passed_[verdict.output_checksum] = verdict.worst;
   return verdict;
 }
 

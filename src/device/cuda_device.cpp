@@ -104,6 +104,9 @@ DeviceInfo describe(int device) {
   info.compute_capability = properties.major * 10 + properties.minor;
   info.l2_bytes = static_cast<std::size_t>(properties.l2CacheSize);
   info.memory_bytes = properties.totalGlobalMem;
+  // Two transfers a clock on a bus of so many bits: kHz * bits / 8 * 2 / 1e6 = GB/s.
+  info.peak_gbytes_per_s = static_cast<double>(attribute(cudaDevAttrMemoryClockRate, device)) *
+                           attribute(cudaDevAttrGlobalMemoryBusWidth, device) / 4e6;
   info.facts = {{"uuid", uuid_text(properties.uuid)},
                 {"pci_bus_id", bus},
                 {"compute_capability", std::to_string(properties.major) + "." + std::to_string(properties.minor)},
@@ -130,6 +133,8 @@ class CudaDevice final : public Device {
     flush_ = allocate(flush_words_ * sizeof(uint32));
     scratch_ = static_cast<uint64*>(allocate(4 * sizeof(uint64)));
     preload();
+    std::size_t total = 0;
+    check(cudaMemGetInfo(&info_.free_bytes, &total), "cudaMemGetInfo");
   }
   ~CudaDevice() override {
     static_cast<void>(cudaStreamSynchronize(stream_.get()));
@@ -171,6 +176,18 @@ class CudaDevice final : public Device {
     return total;
   }
 
+  void speckle(void* to, std::size_t words, std::uint64_t seed, std::uint32_t pattern) override {
+    harness::launch_speckle(static_cast<uint32*>(to), words, seed, pattern, stream_.get());
+  }
+  [[nodiscard]] int count_speckles(const void* from, std::size_t words, std::uint64_t seed,
+                                   std::uint32_t pattern) override {
+    check(cudaMemsetAsync(scratch_, 0, sizeof(uint64), stream_.get()), "cudaMemsetAsync");
+    harness::launch_count_speckles(static_cast<const uint32*>(from), words, seed, pattern, scratch_, stream_.get());
+    std::uint64_t total = 0;
+    download(&total, scratch_, sizeof total);
+    return static_cast<int>(total);
+  }
+
   void submit(Launch& launch) override { launch(StreamHandle{stream_.get()}); }
   void synchronize() override {
     check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
@@ -205,10 +222,17 @@ class CudaDevice final : public Device {
                           reinterpret_cast<uint32*>(scratch_ + 3), blocks_, stream_.get());
   }
   void reset_persisting_l2() override {
-    // Devices without a persisting carve-out answer cudaErrorUnsupportedLimit: then there is nothing to give back.
-    static_cast<void>(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 0));
-    static_cast<void>(cudaCtxResetPersistingL2Cache());
-    static_cast<void>(cudaGetLastError());
+    const auto error = cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 0);
+    if (error == cudaErrorUnsupportedLimit) {  // a device without a carve-out has nothing to give back
+      static_cast<void>(cudaGetLastError());
+      return;
+    }
+    check(error, "cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 0)");
+    // A window that an operation left on our stream would hold for all that follow it.
+    cudaStreamAttrValue none{};
+    check(cudaStreamSetAttribute(stream_.get(), cudaStreamAttributeAccessPolicyWindow, &none),
+          "cudaStreamSetAttribute(access policy window)");
+    check(cudaCtxResetPersistingL2Cache(), "cudaCtxResetPersistingL2Cache");
   }
   [[nodiscard]] std::optional<ClockProbe> probe_clock() override {
     constexpr uint64 nanoseconds = 20'000;
@@ -222,22 +246,25 @@ class CudaDevice final : public Device {
   [[nodiscard]] std::unique_ptr<Graph> capture(Launch& launch, int operations) override {
     synchronize();
     check(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-    for (int i = 0; i < operations; ++i) launch(StreamHandle{stream_.get()});
+    std::string thrown;
+    try {
+      for (int i = 0; i < operations; ++i) launch(StreamHandle{stream_.get()});
+    } catch (const std::exception& error) {
+      thrown = error.what();  // the capture must end first, or the stream is of no more use
+    }
     const auto inside = cudaGetLastError();
     CudaGraph graph;
     const auto ended = cudaStreamEndCapture(stream_.get(), graph.put());
     static_cast<void>(cudaGetLastError());
     for (const auto error : {inside, ended})
       if (is_capture_error(error))
-        throw UnavailableError{Unavailable::capture_illegal,
-                               std::string{"stream capture: "} + cudaGetErrorString(error)};
+        throw UnavailableError{
+            error == cudaErrorStreamCaptureUnsupported ? Unavailable::needs_sync : Unavailable::capture_illegal,
+            std::string{"stream capture: "} + cudaGetErrorString(error) + (thrown.empty() ? "" : "; ") + thrown};
+    if (!thrown.empty()) throw UnavailableError{Unavailable::capture_illegal, "inside a capture: " + thrown};
     check(inside, "a launch inside a capture");
     check(ended, "cudaStreamEndCapture");
-    auto captured = std::make_unique<CapturedGraph>(std::move(graph), stream_.get());
-    if (captured->kernel_nodes() + captured->other_nodes() == 0)
-      throw UnavailableError{Unavailable::capture_illegal,
-                             "the captured graph is empty: the operation did not use the stream that it was given"};
-    return captured;
+    return std::make_unique<CapturedGraph>(std::move(graph), stream_.get());
   }
   void replay(Graph& graph) override {
     check(cudaGraphLaunch(static_cast<CapturedGraph&>(graph).exec(), stream_.get()), "cudaGraphLaunch");
@@ -262,6 +289,8 @@ class CudaDevice final : public Device {
     flush_l2();
     fill(scratch_, 0, 2);
     static_cast<void>(checksum(scratch_, 2));
+    speckle(scratch_, 2, 0, 0);
+    static_cast<void>(count_speckles(scratch_, 2, 0, 0));
     static_cast<void>(probe_clock());
     synchronize();
   }
@@ -283,13 +312,15 @@ CudaPresence cuda_presence() {
   int count = 0;
   const auto error = cudaGetDeviceCount(&count);
   static_cast<void>(cudaGetLastError());
-  if (error != cudaSuccess || count == 0) return {0, Unavailable::no_cuda_device};
-  return {count, std::nullopt};
+  const std::string no_device{explain(Unavailable::no_cuda_device)};
+  if (error != cudaSuccess) return {0, Unavailable::no_cuda_device, no_device + " (" + cudaGetErrorString(error) + ")"};
+  if (count == 0) return {0, Unavailable::no_cuda_device, no_device};
+  return {count, std::nullopt, {}};
 }
 
 std::unique_ptr<Device> make_cuda_device(int index) {
   const auto presence = cuda_presence();
-  if (presence.why_not) throw UnavailableError{*presence.why_not, std::string{explain(*presence.why_not)}};
+  if (presence.why_not) throw UnavailableError{*presence.why_not, presence.detail};
   if (index < 0 || index >= presence.count)
     throw std::invalid_argument{"device " + std::to_string(index) + " asked for, but there are " +
                                 std::to_string(presence.count) + ": use 0 to " + std::to_string(presence.count - 1)};

@@ -61,6 +61,16 @@ __global__ void mage_harness_checksum(const uint32* buffer, std::size_t words, u
   if (threadIdx.x % 32 == 0) atomicAdd(reinterpret_cast<unsigned long long*>(total), sum);
 }
 
+__global__ void mage_harness_speckle(uint32* buffer, std::size_t words, uint64 seed, uint32 pattern) {
+  buffer[speckle_position(seed, static_cast<int>(threadIdx.x), words)] = pattern;
+}
+
+__global__ void mage_harness_count_speckles(const uint32* buffer, std::size_t words, uint64 seed, uint32 pattern,
+                                            uint64* total) {
+  if (buffer[speckle_position(seed, static_cast<int>(threadIdx.x), words)] == pattern)
+    atomicAdd(reinterpret_cast<unsigned long long*>(total), 1ULL);
+}
+
 __global__ void mage_harness_clock_probe(uint64 nanoseconds, uint64* out) {
   const uint64 begin_ns = globaltimer_ns();
   const uint64 begin_cycles = cycles();
@@ -86,6 +96,15 @@ void launch_fill(uint32* buffer, std::size_t words, uint32 pattern, int blocks, 
 
 void launch_checksum(const uint32* buffer, std::size_t words, uint64* total, int blocks, cudaStream_t stream) {
   mage_harness_checksum<<<blocks, threads, 0, stream>>>(buffer, words, total);
+}
+
+void launch_speckle(uint32* buffer, std::size_t words, uint64 seed, uint32 pattern, cudaStream_t stream) {
+  mage_harness_speckle<<<1, speckle_words, 0, stream>>>(buffer, words, seed, pattern);
+}
+
+void launch_count_speckles(const uint32* buffer, std::size_t words, uint64 seed, uint32 pattern, uint64* total,
+                           cudaStream_t stream) {
+  mage_harness_count_speckles<<<1, speckle_words, 0, stream>>>(buffer, words, seed, pattern, total);
 }
 
 void launch_clock_probe(uint64 nanoseconds, uint64* out, cudaStream_t stream) {

@@ -16,6 +16,10 @@ void launch_sweep(uint32* buffer, std::size_t words, uint32 value, uint32* sink,
 void launch_fill(uint32* buffer, std::size_t words, uint32 pattern, int blocks, cudaStream_t stream);
 /// Adds the checksum of `words` words to *total.
 void launch_checksum(const uint32* buffer, std::size_t words, uint64* total, int blocks, cudaStream_t stream);
+void launch_speckle(uint32* buffer, std::size_t words, uint64 seed, uint32 pattern, cudaStream_t stream);
+/// Adds to *total the number of speckled places that still hold `pattern`.
+void launch_count_speckles(const uint32* buffer, std::size_t words, uint64 seed, uint32 pattern, uint64* total,
+                           cudaStream_t stream);
 /// Spins for `nanoseconds` and writes {cycles of %clock64, nanoseconds of %globaltimer} to out[0..1].
 void launch_clock_probe(uint64 nanoseconds, uint64* out, cudaStream_t stream);
 

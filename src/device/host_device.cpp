@@ -55,6 +55,17 @@ class HostDevice final : public Device {
     return total;
   }
 
+  void speckle(void* to, std::size_t words, std::uint64_t seed, std::uint32_t pattern) override {
+    for (int i = 0; i < speckle_words; ++i) static_cast<std::uint32_t*>(to)[speckle_position(seed, i, words)] = pattern;
+  }
+  [[nodiscard]] int count_speckles(const void* from, std::size_t words, std::uint64_t seed,
+                                   std::uint32_t pattern) override {
+    int count = 0;
+    for (int i = 0; i < speckle_words; ++i)
+      count += static_cast<const std::uint32_t*>(from)[speckle_position(seed, i, words)] == pattern ? 1 : 0;
+    return count;
+  }
+
   void submit(Launch& launch) override { launch(StreamHandle{}); }
   void synchronize() override {}
   [[nodiscard]] Launch empty_launch() const override {

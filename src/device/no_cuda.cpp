@@ -4,7 +4,9 @@
 
 namespace mage {
 
-CudaPresence cuda_presence() { return {0, Unavailable::cuda_toolkit_missing}; }
+CudaPresence cuda_presence() {
+  return {0, Unavailable::cuda_toolkit_missing, std::string{explain(Unavailable::cuda_toolkit_missing)}};
+}
 
 std::unique_ptr<Device> make_cuda_device(int) {
   throw UnavailableError{Unavailable::cuda_toolkit_missing, std::string{explain(Unavailable::cuda_toolkit_missing)}};

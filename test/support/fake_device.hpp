@@ -19,6 +19,7 @@ class FakeDevice final : public Device {
   double enqueue_us = 2;     ///< on the host, every enqueueing call
   double flush_us = 90;
   double stamp_us = 0;
+  double record_extra_us = 0;  ///< added to each record of the trace
   double traced_extra_us = 0;  ///< added to an operation while a trace runs
   bool begin_reached = false;  ///< what reached() answers
   int kernels_per_operation = 1;
@@ -38,6 +39,8 @@ class FakeDevice final : public Device {
   void download(void*, const void*, std::size_t) override { throw std::logic_error{"no memory"}; }
   void fill(void*, std::uint32_t, std::size_t) override { enqueue("fill", operation_us); }
   [[nodiscard]] std::uint64_t checksum(const void*, std::size_t) override { return 0; }
+  void speckle(void*, std::size_t, std::uint64_t, std::uint32_t) override { enqueue("speckle", 0); }
+  [[nodiscard]] int count_speckles(const void*, std::size_t, std::uint64_t, std::uint32_t) override { return 0; }
 
   void submit(Launch& launch) override {
     launch(StreamHandle{});
@@ -119,7 +122,8 @@ class FakeDevice final : public Device {
     const double each_us = operation_us / kernels_per_operation;
     for (int k = 0; k < kernels_per_operation; ++k) {
       const double begin_us = stream_us_ - operation_us + k * each_us;
-      records_.push_back({"kernel_" + std::to_string(k), mark_, begin_us, begin_us + each_us, {}, {}});
+      records_.push_back(
+          {"kernel_" + std::to_string(k), mark_, begin_us, begin_us + each_us + record_extra_us, {}, {}});
     }
   }
 

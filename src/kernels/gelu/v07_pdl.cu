@@ -2,7 +2,7 @@
 // v07_pdl: programmatic dependent launch. Parent v06_sized: back to back on a stream or in a graph, the blocks of one
 // call start and compute their addresses while the call before it ends, and wait for it before the first access to
 // memory. What it saves is launch latency, so small problems should gain, and a call that stands alone should not.
-// Durations read by CUPTI overlap here: this variant's own time includes the wait.
+// Modes event and event_cold may favour it: its launch can overlap the stamp before it.
 #include "kernels/gelu/exp2_form.hpp"
 #include "mage_bench/device_code.cuh"
 
