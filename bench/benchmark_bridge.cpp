@@ -105,7 +105,10 @@ void run_benchmarks(std::vector<BridgeStep> steps, const std::function<void(cons
                                      "--v=0",
                                      "--benchmark_dry_run=false",
                                      "--benchmark_perf_counters=",
-                                     "--benchmark_enable_random_interleaving=false"};
+                                     "--benchmark_enable_random_interleaving=false",
+                                     "--benchmark_color=auto",
+                                     "--benchmark_format=console",
+                                     "--benchmark_out_format=json"};
   std::vector<char*> argv;
   argv.reserve(arguments.size() + 1);
   for (auto& argument : arguments) argv.push_back(argument.data());

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -19,9 +20,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// To a file that may be closed: a lost line of output is no reason to stop measuring.
-void put(std::FILE* file, const std::string& text) {
-  static_cast<void>(std::fputs(text.c_str(), file));
-  static_cast<void>(std::fflush(file));
+bool put(std::FILE* file, const std::string& text) {
+  return std::fputs(text.c_str(), file) >= 0 && std::fflush(file) == 0;
 }
 
 std::string join(const Json& list) {
@@ -51,7 +51,7 @@ Console::Console(Color color) : terminal_{::isatty(STDERR_FILENO) == 1} {
 }
 
 std::string Console::paint(const std::string& text, const char* code) const {
-  return color_ ? fmt::format("\033[{}m{}\033[0m", code, text) : text;
+  return color_ && !text.empty() ? fmt::format("\033[{}m{}\033[0m", code, text) : text;
 }
 
 void Console::clear_progress() {
@@ -113,9 +113,9 @@ void Console::without_time(const Json& unavailable, const Json& failed) {
                             entry.at("name").get<std::string>(), entry.at("reason").get<std::string>()));
 }
 
-void Console::text(const std::string& whole) {
+bool Console::text(const std::string& whole) {
   clear_progress();
-  put(stdout, whole);
+  return put(stdout, whole) || errno == EPIPE;  // a reader that has seen enough is no error
 }
 
 std::string describe_plan(const Plan& plan, const Options& options) {

@@ -17,8 +17,8 @@ class Console {
   /// One table row a fixture; `aggregates` as in the store.
   void table(const std::string& title, const std::vector<nlohmann::ordered_json>& aggregates);
   void line(const std::string& text);
-  /// As it is, without a line end of its own.
-  void text(const std::string& whole);
+  /// As it is, without a line end of its own. False where it could not be written.
+  bool text(const std::string& whole);
   /// A line about something wrong; on standard error.
   void complain(const std::string& text);
   /// Rewrites the progress line; does nothing where standard error is no terminal.

@@ -45,13 +45,34 @@ void Journal::remove() {
   std::filesystem::remove(path_, ignored);
 }
 
+namespace {
+
+/// Discarded where the line is no JSON, or nested deeper than anything we write: freeing such a value would recurse.
+nlohmann::ordered_json parse_line(const std::string& line) {
+  constexpr int deepest = 32;
+  const auto watch = [](int depth, nlohmann::ordered_json::parse_event_t, nlohmann::ordered_json&) {
+    if (depth > deepest) throw std::length_error{"nested too deep"};
+    return true;
+  };
+  try {
+    return nlohmann::ordered_json::parse(line, watch, false);
+  } catch (const std::length_error&) {
+    return nlohmann::ordered_json{nlohmann::ordered_json::value_t::discarded};
+  }
+}
+
+}  // namespace
+
 JournalContents read_journal(const std::string& path) {
+  std::error_code unknown;
+  if (std::filesystem::exists(path, unknown) && !std::filesystem::is_regular_file(path, unknown))
+    throw std::runtime_error{path + " is no regular file, so no journal"};
   std::ifstream file{path, std::ios::binary};
   if (!file) throw std::runtime_error{"cannot read the journal " + path + ": " + std::strerror(errno)};
   JournalContents contents;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
-    auto entry = nlohmann::ordered_json::parse(line, nullptr, false);
+    auto entry = parse_line(line);
     const bool whole = !entry.is_discarded() && entry.is_object() && entry.contains("kind");
     if (number == 1 && (!whole || entry.at("kind") != "header"))
       throw std::runtime_error{path + ":1: not a mage_bench journal, or cut off before its first line ended"};

@@ -236,6 +236,7 @@ class Measurement {
     }
     store_ = assemble_store(entries_);
     try {
+      prepare_folder_of(store_path_);  // it may have gone since
       write_store(store_path_, store_, options_.overwrite);
     } catch (const std::exception& error) {
       console_.complain(

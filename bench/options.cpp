@@ -66,7 +66,17 @@ std::map<std::string, std::string> parse_context(const std::vector<std::string>&
   return context;
 }
 
+/// CLI11 takes the next argument for the value of a flag that ends in '=', and so would drop a flag without a word.
+void refuse_empty_values(const std::vector<std::string>& argv) {
+  for (const auto& argument : argv)
+    if (argument.starts_with("--") && argument.find('=') == argument.size() - 1)
+      throw CLI::ValidationError{argument, "has no value; leave the flag out or give it one"};
+}
+
 void check_filter(const std::string& filter) {
+  constexpr std::size_t longest = 1000;  // std::regex recurses a level a character
+  if (filter.size() > longest)
+    throw CLI::ValidationError{"--benchmark_filter", "has more than 1000 characters; name fewer benchmarks"};
   try {
     static_cast<void>(std::regex{filter.starts_with('-') ? filter.substr(1) : filter});
   } catch (const std::regex_error& error) {
@@ -93,7 +103,7 @@ constexpr const char* description =
     "over balanced rounds, checked again on fresh inputs, and stored with every sample and its origin.\n"
     "A benchmark's name is family/variant/problem/mode, as in gelu/v01_float4/4096x4096/event.";
 constexpr const char* footer =
-    "Exit codes: 0 measured; 1 a row was wrong or failed; 2 usage; 3 nothing measured; 130 interrupted.\n"
+    "Exit codes: 0 measured; 1 a row was wrong or failed, or a file or a GPU was not there;\n2 usage; 3 nothing measured; 130 interrupted.\n"
     "While measuring, a journal beside the store takes every row; after a crash --mage_recover turns it into a store.\n"
     "Flags of Google Benchmark that would break the protocol are refused with the reason.";
 
@@ -148,7 +158,10 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
       ->check(CLI::Range(1e-4, 3600.0))
       ->group(protocol);
   app.add_option("--mage_seed", options.seed, "Seed of the execution order [1]")->check(whole_number)->group(protocol);
-  app.add_option("--mage_problem", options.problems, "Measure family/problem too, as in gelu/1000x3001-o1; repeatable")
+  app.add_option(
+         "--mage_problem", options.problems,
+         "Measure family/problem too: ROWSxCOLS[-DISTRIBUTION][-sSEED][-oOFFSET], as in gelu/1000x3001-tail-s7-o1; "
+         "repeatable")
       ->group(protocol);
   app.add_option("--mage_device", options.device, "CUDA device [0]")->check(CLI::Range(0, 1024))->group(protocol);
   auto* byte_limit =
@@ -168,8 +181,9 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
       ->group(actions);
   app.add_flag("--mage_verify_only", options.verify_only, "Run the gate through every timed path, measure nothing")
       ->group(actions);
-  app.add_option("--mage_recover", options.recover, "Turn the journal of an unfinished run into its store and exit")
-      ->group(actions);
+  auto* recover =
+      app.add_option("--mage_recover", options.recover, "Turn the journal of an unfinished run into its store and exit")
+          ->group(actions);
   app.add_flag("--mage_overwrite", options.overwrite, "Replace an existing store")->group(actions);
 
   std::map<std::string, std::string> refused_values;
@@ -184,6 +198,7 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
         ->group("");  // hidden: help lists what works
 
   try {
+    refuse_empty_values(argv);
     // CLI11 reads the arguments from the back.
     std::vector<std::string> reversed(argv.rbegin(), argv.rend());
     if (!reversed.empty()) reversed.pop_back();
@@ -191,6 +206,8 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
     for (const auto& flag : refused)
       if (const auto* given = app.get_option("--" + std::string{flag.flag}); given->count() > 0)
         throw CLI::ValidationError{"--" + std::string{flag.flag}, std::string{"refused: "} + flag.why};
+    if (recover->count() > 0 && options.recover.empty())
+      throw CLI::ValidationError{"--mage_recover", "names no journal"};
     if (std::isnan(options.round_budget_s))  // no range excludes it
       throw CLI::ValidationError{"--mage_round_budget", "nan is no number of seconds"};
     if (!modes.empty()) options.modes = parse_modes(modes);

@@ -31,7 +31,8 @@ extern "C" void on_signal(int signal) {
 }
 
 Json store_of(const JournalContents& contents, const std::string& journal) {
-  const auto schema = contents.entries.front().value("schema", std::string{"none"});
+  const auto& named = contents.entries.front().value("schema", Json(nullptr));
+  const auto schema = named.is_string() ? named.get<std::string>() : std::string{"none"};
   if (schema != store_schema)
     throw std::runtime_error{
         fmt::format("{} has the schema {}; this mage_bench writes {}: recover it with the program "
@@ -41,6 +42,9 @@ Json store_of(const JournalContents& contents, const std::string& journal) {
     return assemble_store(contents.entries);
   } catch (const Json::exception&) {
     throw std::runtime_error{journal + " has lines without the fields that mage_bench writes: it was changed"};
+  } catch (const std::invalid_argument& error) {
+    throw std::runtime_error{journal + " has values that mage_bench does not write: it was changed (" + error.what() +
+                             ")"};
   }
 }
 
@@ -126,12 +130,11 @@ int measure(const Options& options, Console& console) {
   machine = describe_machine(devices, presence);
   const auto plan = make_plan(select_fixtures(options, machine), options);
   if (options.dry_run) {
-    console.line(describe_plan(plan, options));
-    return exit_code::measured;
+    return console.text(describe_plan(plan, options)) ? exit_code::measured : exit_code::row_failed;
   }
-  static_cast<void>(std::signal(SIGINT, on_signal));
-  static_cast<void>(std::signal(SIGTERM, on_signal));
-  static_cast<void>(std::signal(SIGHUP, on_signal));
+  for (const int number : {SIGINT, SIGTERM, SIGHUP})
+    // What the caller had ignored, as nohup does, stays ignored.
+    if (std::signal(number, on_signal) == SIG_IGN) static_cast<void>(std::signal(number, SIG_IGN));
   if (options.verify_only) return verify_only(options, plan, devices, console);
   if (plan.steps() == 0) {
     Json unavailable = Json::array();
@@ -156,6 +159,8 @@ int run_program(const std::vector<std::string>& argv) {
   const auto& options = *parsed.options;
   // A reader of our output that leaves, as head does, must not end a measurement.
   static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
+  // A file size limit then is an error of write(), like a full disk.
+  static_cast<void>(std::signal(SIGXFSZ, SIG_IGN));
   Console console{options.color};
   try {
     if (!options.recover.empty()) return recover(options, console);
@@ -166,8 +171,7 @@ int run_program(const std::vector<std::string>& argv) {
         console.complain(what_exists(options, no_matter));
         return exit_code::nothing_measured;
       }
-      console.text(list_fixtures(fixtures, *options.list));
-      return exit_code::measured;
+      return console.text(list_fixtures(fixtures, *options.list)) ? exit_code::measured : exit_code::row_failed;
     }
     return measure(options, console);
   } catch (const std::invalid_argument& error) {

@@ -60,7 +60,8 @@ Json arguments(const std::vector<std::string>& argv) {
 }
 
 Json environment() {
-  constexpr std::array<std::string_view, 7> prefixes{"CUDA_", "NVIDIA_", "CUBLAS_", "OMP_", "NVTX_", "NSYS_", "NV_"};
+  constexpr std::array<std::string_view, 7> prefixes{"CUDA_", "NVIDIA_", "CUBLAS_",   "OMP_",
+                                                     "NVTX_", "NSYS_",   "NV_NSIGHT_"};
   Json::object_t variables;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text{*entry};
@@ -72,10 +73,10 @@ Json environment() {
   return variables;
 }
 
-/// Tools that instrument a process leave their variables in its environment.
+/// Tools that instrument a process leave their variables in its environment. Container images have NV_* of their own.
 bool profiled(const Json& variables) {
   for (const auto& [name, value] : variables.items())
-    if (name.ends_with("_INJECTION64_PATH") || name.starts_with("NSYS_") || name.starts_with("NV_")) return true;
+    if (name.ends_with("_INJECTION64_PATH") || name.starts_with("NSYS_") || name.starts_with("NV_NSIGHT_")) return true;
   return false;
 }
 

@@ -150,10 +150,11 @@ void Runner::prepare(FixtureState& state, int fixture) {
     const auto mode = state.fixture->mode;
     if (const auto reason = state.device->unavailable(mode))
       throw UnavailableError{*reason, std::string{explain(*reason)}};
-    auto& shared = session_->cases[state.device];
-    if (!shared) shared = std::make_unique<Case>(*state.device, session_->oracle);
-    state.bound_case = shared.get();
-    state.launch = shared->bind(*state.fixture->variant);
+    auto shared = session_->cases.find(state.device);
+    if (shared == session_->cases.end())  // only a case that could be made is kept
+      shared = session_->cases.emplace(state.device, std::make_unique<Case>(*state.device, session_->oracle)).first;
+    state.bound_case = shared->second.get();
+    state.launch = state.bound_case->bind(*state.fixture->variant);
     state.sampler = make_sampler(mode, *state.device, state.launch);
     if (!state.device->info().is_host) audit_stream(state);
     if (state.status != Status::ok) return;

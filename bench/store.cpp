@@ -263,9 +263,16 @@ void write_store(const std::string& path, const Json& store, bool overwrite) {
 
 void prepare_folder_of(const std::string& path) {
   const std::filesystem::path file{path};
-  if (!file.has_filename() || std::filesystem::is_directory(file))
-    throw std::runtime_error{"--benchmark_out=" + path + " is a folder; name a file"};
   std::error_code error;
+  const auto type = std::filesystem::symlink_status(file, error).type();
+  if (!file.has_filename() || type == std::filesystem::file_type::directory)
+    throw std::runtime_error{"--benchmark_out=" + path + " is a folder; name a file"};
+  if (error && type != std::filesystem::file_type::not_found)
+    throw std::runtime_error{"--benchmark_out=" + path + ": " + error.message() + "; choose another name"};
+  // A store is moved into place, which would put a file where a device, a pipe or a link was.
+  if (type != std::filesystem::file_type::not_found && type != std::filesystem::file_type::regular)
+    throw std::runtime_error{"--benchmark_out=" + path + " is no regular file; choose another name"};
+  error.clear();
   if (!file.parent_path().empty()) std::filesystem::create_directories(file.parent_path(), error);
   if (error)
     throw std::runtime_error{"cannot create the folder " + file.parent_path().string() + ": " + error.message() +

@@ -63,7 +63,10 @@ function(read_flags result pattern)
       set(skip_next OFF)
     elseif(word MATCHES "^(-o|-c|-x|-isystem|-MF|-MT|-MQ)$")
       set(skip_next ON)
-    elseif(word MATCHES "^(-MD|-MMD|-ccbin=.*|-I.*|-isystem=.*|--options-file.*)$" OR word MATCHES "(prefix-map=|^/|^\")")
+    elseif(
+      word MATCHES "^(-MD|-MMD|-ccbin=.*|-I.*|-isystem=.*|--options-file.*)$"
+      OR word MATCHES "(prefix-map=|^/|^\")"
+    )
       continue()
     else()
       list(APPEND flags "${word}")

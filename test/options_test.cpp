@@ -122,6 +122,10 @@ TEST(Options, RefusesWhatItCannotMean) {
   expect_refused({"--mage_max_bytes=much"}, "--mage_max_bytes");
   expect_refused({"--mage_max_bytes=0"}, "--mage_max_bytes");
   expect_refused({"--mage_device=-1"}, "--mage_device");
+  expect_refused({"--benchmark_filter=", "--mage_dry_run"}, "has no value");
+  expect_refused({"--benchmark_out="}, "has no value");
+  expect_refused({"--mage_recover", ""}, "names no journal");
+  expect_refused({"--benchmark_filter=" + std::string(100000, 'a')}, "1000 characters");
   expect_refused({"--benchmark_filter=("}, "regular expression");
   expect_refused({"--benchmark_context=novalue"}, "key=value");
   expect_refused({"--benchmark_color=blue"}, "blue");

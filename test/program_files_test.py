@@ -26,8 +26,10 @@ class Store(ProgramTest):
     def test_any_file_counts_as_a_store(self):
         (self.folder / "notes.txt").write_text("precious")
         os.symlink("nowhere", self.folder / "link.json")
-        for name in ("notes.txt", "link.json"):
-            self.expect(1, SELECT, f"--benchmark_out={name}", *QUICK, says=f"the store {name} exists")
+        self.expect(1, SELECT, "--benchmark_out=notes.txt", *QUICK, says="the store notes.txt exists")
+        for flags in ([], ["--mage_overwrite"]):
+            for name in ("link.json", "/dev/null"):
+                self.expect(1, SELECT, f"--benchmark_out={name}", *flags, *QUICK, says="is no regular file")
         self.assertEqual((self.folder / "notes.txt").read_text(), "precious")
         self.assertEqual(os.readlink(self.folder / "link.json"), "nowhere")
 

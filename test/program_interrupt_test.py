@@ -12,6 +12,7 @@ from program_support import (
     EXECUTABLE,
     HOST,
     HOST_NAMES,
+    LONG,
     QUICK,
     ProgramTest,
     entries_of,
@@ -65,6 +66,17 @@ class Interrupt(ProgramTest):
 
     def test_a_lost_terminal_saves_what_was_measured(self):
         self.check_signal(signal.SIGHUP)
+
+    def test_nohup_is_respected(self):
+        command = ["nohup", EXECUTABLE, f"--benchmark_filter={HOST}", "--benchmark_out=store.json", *LONG]
+        command[-3] = "--mage_rounds=40"
+        with subprocess.Popen(
+            command, cwd=self.folder, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as process:
+            self.wait_for(process, lambda: rows_of(self.journal()), "a row")
+            process.send_signal(signal.SIGHUP)
+            self.assertEqual(process.wait(timeout=60), 0)
+        self.assertIs(self.load("store.json")["mage"]["complete"], True)
 
     def test_a_reader_that_leaves_does_not_end_the_run(self):
         command = [EXECUTABLE, f"--benchmark_filter={HOST}", "--benchmark_out=store.json", *QUICK]

@@ -167,6 +167,8 @@ TEST(Provenance, CapturesTheEnvironmentThatMatters) {
 
 TEST(Provenance, SaysThatAProfilerIsAround) {
   EXPECT_EQ(collect().at("profiled"), false);
+  const Variable image{"NV_CUDA_LIB_VERSION", "13.0"};
+  EXPECT_EQ(collect().at("profiled"), false) << "what a container image says of its packages is no profiler";
   const Variable injected{"CUDA_INJECTION64_PATH", "/tool.so"};
   EXPECT_EQ(collect().at("profiled"), true);
 }

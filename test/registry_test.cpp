@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <regex>
 #include <set>
 
 #include "mage_bench/case.hpp"
@@ -83,6 +84,7 @@ TEST(Registry, ParentsExistAndFirstVersionsHaveNone) {
         EXPECT_TRUE(variant.parent.empty()) << "a first version, an oracle or a baseline has no parent";
       } else {
         EXPECT_NE(family->find_variant(variant.parent), nullptr) << "unknown parent '" << variant.parent << "'";
+        EXPECT_LT(variant.parent, variant.name) << "a parent comes before its child";
       }
     }
 }
@@ -99,6 +101,26 @@ TEST(Registry, EachFamilyHasOneFirstVersionOnEachSideAndAReference) {
     EXPECT_EQ(host, 1) << family->name();
     ASSERT_NE(family->find_variant("reference"), nullptr) << family->name();
     EXPECT_TRUE(family->find_variant("reference")->on_host());
+  }
+}
+
+TEST(Registry, NamesSayTheKindOfVariant) {
+  const std::regex ours{"(cpu_)?v[0-9][0-9]_[a-z0-9]+(_[a-z0-9]+)*"};
+  const std::regex baseline{"[a-z]+_[a-z0-9]+(_[a-z0-9]+)*"};
+  for (const auto* family : families()) {
+    std::set<std::string> numbers;
+    for (const auto& variant : family->variants()) {
+      SCOPED_TRACE(variant.source);
+      if (variant.name == "reference" || variant.skipped) continue;
+      const bool numbered = std::regex_match(variant.name, ours);
+      EXPECT_TRUE(numbered || (variant.provider != "mage_bench" && std::regex_match(variant.name, baseline)))
+          << "name the file vNN_what_changed.cu, cpu_vNN_what_changed.cpp or <provider>_<what>.cu";
+      if (numbered) {
+        EXPECT_EQ(variant.name.starts_with("cpu_"), variant.on_host());
+        EXPECT_TRUE(numbers.insert(variant.name.substr(0, variant.on_host() ? 7 : 3)).second)
+            << "a number is used twice";
+      }
+    }
   }
 }
 

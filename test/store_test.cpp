@@ -3,6 +3,7 @@
 #include "bench/store.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -275,6 +276,22 @@ TEST_F(FolderTest, ADamagedLineCostsItselfOnly) {
   const auto contents = read_journal(path("hit"));
   EXPECT_EQ(contents.damaged_lines, (std::vector<int>{2, 4}));
   EXPECT_EQ(assemble_store(contents.entries).at("benchmarks").size(), 1U);
+}
+
+TEST_F(FolderTest, ALineThatIsNestedWithoutEndIsDamage) {
+  const std::string deep(100000, '[');
+  write(path("deep"), header().dump() + "\n{\"kind\":\"row\",\"row\":" + deep + std::string(deep.size(), ']') + "}\n");
+  EXPECT_EQ(read_journal(path("deep")).damaged_lines, std::vector<int>{2});
+}
+
+TEST_F(FolderTest, WhatIsNoRegularFileIsNoPlaceForAStore) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  fs::create_symlink("nowhere", path("link"));
+  for (const auto* name : {"pipe", "link"}) EXPECT_THROW(prepare_folder_of(path(name)), std::runtime_error) << name;
+  EXPECT_THROW(prepare_folder_of("/dev/null"), std::runtime_error);
+  EXPECT_THROW(static_cast<void>(read_journal(path("pipe"))), std::runtime_error) << "reading it would wait for ever";
+  EXPECT_NO_THROW(prepare_folder_of(path("new/a.json")));
+  EXPECT_TRUE(fs::is_directory(path("new")));
 }
 
 TEST_F(FolderTest, WhatIsNoJournalIsRefused) {

@@ -12,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOL = ROOT / "tools" / "table.py"
+sys.path.insert(0, str(TOOL.parent))
 spec = importlib.util.spec_from_file_location("table", TOOL)
 table = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(table)
@@ -67,6 +68,12 @@ class Table(unittest.TestCase):
             with self.subTest(text), self.assertRaises(table.TableError):
                 table.render(text, self.root)
 
+    def test_a_broken_end_mark_is_an_error_and_swallows_nothing(self):
+        mark = "<!-- table store=s.json problems=8x8 modes=event -->\n"
+        for page in (mark, mark + "<!-- end of table -->\nprose\n" + mark + "<!-- end table -->", "<!-- end table -->"):
+            with self.subTest(page), self.assertRaises(table.TableError):
+                table.rewrite(page, self.root)
+
     def test_check_notices_a_changed_figure(self):
         page = "<!-- table store=s.json problems=8x8 modes=event -->\n<!-- end table -->"
         whole = table.rewrite(page, self.root)
@@ -75,9 +82,44 @@ class Table(unittest.TestCase):
         self.assertNotEqual(table.rewrite(whole.replace("120.0", "99.0"), self.root), whole.replace("120.0", "99.0"))
 
 
+class Agreement(unittest.TestCase):
+    def test_counts_shifts_and_names_what_moved(self):
+        def store(path, rows):
+            aggregates = [
+                {"name": name, "median_us": median, "floor_us": floor, "flags": flags}
+                for name, median, floor, flags in rows
+            ]
+            path.write_text(json.dumps({"mage": {"aggregates": aggregates}}))
+            return path
+
+        with tempfile.TemporaryDirectory() as folder:
+            first = store(
+                Path(folder) / "a.json",
+                [("f/v0/p/event", 10.0, 2.0, []), ("f/v1/p/event", 20.0, 2.0, []), ("f/cpu_v0/p/host", 5.0, None, [])],
+            )
+            second = store(
+                Path(folder) / "b.json",
+                [
+                    ("f/v0/p/event", 10.2, 2.2, []),
+                    ("f/v1/p/event", 20.1, 2.2, []),
+                    ("f/cpu_v0/p/host", 5.0, None, []),
+                    ("f/v2/p/event", 1.0, 1.0, []),
+                ],
+            )
+            text = table.agreement.summary(first, second)
+            self.assertIn("| event | 2 | 1 | +2.00 % | +0.150 | +0.200 |", text)
+            self.assertIn("| host variants | 1 | 1 | +0.00 % | +0.000 | - |", text)
+            self.assertEqual(table.agreement.outside(first, second, 1.0), " +2.00 %  f/v0/p/event\n")
+            store(second, [("f/v0/p/event", 1.0, 1.0, ["floor_dominated"])])
+            with self.assertRaises(table.agreement.StoreError):
+                table.agreement.summary(first, second)
+
+
 class CommittedPages(unittest.TestCase):
     def test_every_table_is_what_its_store_says(self):
-        pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+        pages = [ROOT / "README.md"]
+        for folder in ("docs", "experiments"):
+            pages += sorted((ROOT / folder).rglob("*.md"))
         self.assertGreater(len(pages), 1)
         done = subprocess.run(
             [sys.executable, str(TOOL), "--check", *map(str, pages)], capture_output=True, text=True, check=False

@@ -1,26 +1,73 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How well the medians of two stores agree, row by row: tools/agreement.py A.json B.json [--within 1.0]
+"""How well two runs agree: tools/agreement.py A.json B.json [--within 1.0]
 
-Rows that either store calls floor_dominated are left out. Prints a line a mode (GPU rows) and one for host variants,
-then the rows that differ by more than --within percent, largest first. A description, not a comparison: the two runs
-are unpaired, and what moves between them is what one run's interval cannot know.
+One line a mode for GPU rows and one for host variants: how many rows were compared (those that either store calls
+floor_dominated are left out), how many of their medians agree within so many percent, the largest difference, and, in
+microseconds, the median shift of the rows and of their floors from A to B. Then the rows outside, largest first.
+A description, not a comparison: the runs are unpaired, and what moves between runs no interval of one run contains.
 """
 
 import argparse
 import json
+import statistics
 import sys
 from pathlib import Path
 
 
-def medians(path: Path) -> dict[str, dict]:
-    store = json.loads(path.read_text())
-    return {row["name"]: row for row in store["mage"]["aggregates"]}
+class StoreError(Exception):
+    """A store that cannot be read, in words for the user."""
+
+
+def read_rows(path: Path) -> dict[str, dict]:
+    try:
+        return {row["name"]: row for row in json.loads(path.read_text())["mage"]["aggregates"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path}: not a readable store: {error!r}") from error
 
 
 def group(name: str) -> str:
     _, variant, _, mode = name.split("/")
     return "host variants" if variant == "reference" or variant.startswith("cpu_") else mode
+
+
+def shared_rows(first: dict[str, dict], second: dict[str, dict]) -> dict[str, tuple[dict, dict]]:
+    pairs = {
+        name: (row, second[name])
+        for name, row in first.items()
+        if name in second and "floor_dominated" not in row["flags"] + second[name]["flags"]
+    }
+    if not pairs:
+        raise StoreError("the stores share no row that is not floor-dominated")
+    return pairs
+
+
+def percent(pair: tuple[dict, dict]) -> float:
+    return 100 * (pair[1]["median_us"] / pair[0]["median_us"] - 1)
+
+
+def summary(first: Path, second: Path, within: float = 1.0) -> str:
+    pairs = shared_rows(read_rows(first), read_rows(second))
+    lines = [
+        f"| rows | compared | within {within:g} % | largest difference | shift us | shift of the floors us |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for key in sorted({group(name) for name in pairs}):
+        members = [pair for name, pair in pairs.items() if group(name) == key]
+        differences = [percent(pair) for pair in members]
+        shift = statistics.median(b["median_us"] - a["median_us"] for a, b in members)
+        floors = [b["floor_us"] - a["floor_us"] for a, b in members if a["floor_us"] and b["floor_us"]]
+        floor_shift = f"{statistics.median(floors):+.3f}" if floors else "-"
+        inside = sum(abs(value) <= within for value in differences)
+        largest = max(differences, key=abs)
+        lines.append(f"| {key} | {len(members)} | {inside} | {largest:+.2f} % | {shift:+.3f} | {floor_shift} |")
+    return "\n".join(lines) + "\n"
+
+
+def outside(first: Path, second: Path, within: float) -> str:
+    pairs = shared_rows(read_rows(first), read_rows(second))
+    rows = sorted(((percent(pair), name) for name, pair in pairs.items()), key=lambda row: -abs(row[0]))
+    return "".join(f"{value:+6.2f} %  {name}\n" for value, name in rows if abs(value) > within)
 
 
 def main() -> int:
@@ -29,27 +76,14 @@ def main() -> int:
     parser.add_argument("--within", type=float, default=1.0, help="percent")
     options = parser.parse_args()
     try:
-        first, second = (medians(path) for path in options.stores)
-    except (OSError, ValueError, KeyError) as error:
-        print(f"agreement: not a readable store: {error!r}", file=sys.stderr)
+        text = summary(*options.stores, options.within) + "\n" + outside(*options.stores, options.within)
+    except StoreError as error:
+        print(f"agreement: {error}", file=sys.stderr)
         return 2
-    differences = {
-        name: 100 * (second[name]["median_us"] / row["median_us"] - 1)
-        for name, row in first.items()
-        if name in second and "floor_dominated" not in row["flags"] + second[name]["flags"]
-    }
-    if not differences:
-        print("agreement: the stores share no row that is not floor-dominated", file=sys.stderr)
-        return 2
-    print("| rows | compared | within | largest difference |\n| --- | ---: | ---: | ---: |")
-    for key in sorted({group(name) for name in differences}):
-        members = [value for name, value in differences.items() if group(name) == key]
-        inside = sum(abs(value) <= options.within for value in members)
-        print(f"| {key} | {len(members)} | {inside} | {max(members, key=abs):+.2f} % |")
-    print()
-    for name, value in sorted(differences.items(), key=lambda item: -abs(item[1])):
-        if abs(value) > options.within:
-            print(f"{value:+6.2f} %  {name}")
+    try:
+        print(text, end="", flush=True)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has seen enough
     return 0
 
 

@@ -5,7 +5,7 @@
 set -euo pipefail
 
 # shellcheck source-path=SCRIPTDIR source=build.sh
-source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/build.sh"
 
 choose_preset
 install_missing

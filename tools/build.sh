@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # What tools/test.sh and tools/bench.sh share: find or install what is missing, configure once, build. To be sourced.
 
-root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+root="$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)"
 
 say() { printf '%s\n' "mage_bench: $*" >&2; }
 

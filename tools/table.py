@@ -11,6 +11,8 @@ One row a variant, one column a problem and mode: the median over rounds in micr
 fastest row of that family in the same column over this row follows in brackets: 1 means as fast as that. The two are
 of one run, but not paired by round. Letters are the row's flags; a line below the table says which.
 
+How two stores agree (tools/agreement.py) stands between <!-- agreement A B --> and <!-- end agreement -->.
+
     tools/table.py README.md docs/*.md      rewrite the tables
     tools/table.py --check README.md        exit 1 where a table is not what its store says
 """
@@ -21,8 +23,11 @@ import re
 import sys
 from pathlib import Path
 
+import agreement
+
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"<!-- table (?P<spec>[^>]*?) -->\n(?P<body>.*?)<!-- end table -->", re.DOTALL)
+AGREEMENT = re.compile(r"<!-- agreement (?P<first>\S+) (?P<second>\S+) -->\n.*?<!-- end agreement -->", re.DOTALL)
 KEYS = {"store", "problems", "modes", "families", "beside"}
 
 
@@ -63,7 +68,10 @@ def read_medians(path: Path) -> dict[tuple[str, str, str, str], dict]:
     """Aggregates of a store by (family, variant, problem, mode)."""
     try:
         store = json.loads(path.read_text())
-        return {tuple(row["name"].split("/")): row for row in store["mage"]["aggregates"]}
+        rows = {tuple(row["name"].split("/")): row for row in store["mage"]["aggregates"]}
+        if not all(row["median_us"] > 0 and isinstance(row["flags"], list) for row in rows.values()):
+            raise ValueError("a median that is not positive")
+        return rows
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TableError(f"{path}: not a readable store: {error!r}") from error
 
@@ -93,6 +101,14 @@ def render(spec_text: str, root: Path) -> str:
     columns = [(p, m) for p in spec["problems"].split(",") for m in spec["modes"].split(",")]
     families = spec["families"].split(",") if "families" in spec else sorted({key[0] for key in rows})
     names = sorted({key[:2] for key in rows if key[0] in families and key[2:] in columns})
+    for what, wanted, there in (
+        ("family", families, {key[0] for key in rows}),
+        ("problem", spec["problems"].split(","), {key[2] for key in rows if key[0] in families}),
+        ("mode", spec["modes"].split(","), {key[3] for key in rows if key[0] in families}),
+    ):
+        for name in wanted:
+            if name not in there:
+                raise TableError(f"{spec['store']} has no {what} {name} for this table")
     if not names:
         raise TableError(f"{spec['store']} has no row for this table")
     lines = ["| us | " + " | ".join(f"{p} {m}" for p, m in columns) + " |", "| --- |" + " ---: |" * len(columns)]
@@ -105,9 +121,27 @@ def render(spec_text: str, root: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def check_marks(text: str) -> None:
+    """A broken end mark would swallow what stands between two tables."""
+    for kind, pattern in (("table", BLOCK), ("agreement", AGREEMENT)):
+        found = [match[0] for match in pattern.finditer(text)]
+        begins = len(re.findall(rf"<!-- {kind} ", text))
+        ends = text.count(f"<!-- end {kind} -->")
+        if not begins == ends == len(found) or any(block.count("<!-- ") != 2 for block in found):
+            raise TableError(f"{begins} marks begin a {kind} and {ends} end one; each needs its own end mark")
+
+
 def rewrite(text: str, root: Path) -> str:
-    return BLOCK.sub(
+    check_marks(text)
+    text = BLOCK.sub(
         lambda m: f"<!-- table {m['spec']} -->\n{render(m['spec'], root)}<!-- end table -->",
+        text,
+    )
+    return AGREEMENT.sub(
+        lambda m: (
+            f"<!-- agreement {m['first']} {m['second']} -->\n"
+            f"{agreement.summary(root / m['first'], root / m['second'])}<!-- end agreement -->"
+        ),
         text,
     )
 
@@ -122,7 +156,7 @@ def main() -> int:
         try:
             old = page.read_text()
             new = rewrite(old, ROOT)
-        except (OSError, TableError) as error:
+        except (OSError, UnicodeDecodeError, TableError, agreement.StoreError) as error:
             print(f"{page}: {error}", file=sys.stderr)
             return 2
         if new == old:

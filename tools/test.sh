@@ -6,12 +6,14 @@
 set -euo pipefail
 
 # shellcheck source-path=SCRIPTDIR source=build.sh
-source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/build.sh"
 
 flags=()
 for flag in "$@"; do
   if [[ "$flag" == --mage_require_gpu ]]; then
     export MAGE_REQUIRE_GPU=1
+  elif [[ "$flag" == --mage_* ]]; then
+    die "unknown flag $flag. Known: --mage_require_gpu, and ctest's"
   else
     flags+=("$flag")
   fi

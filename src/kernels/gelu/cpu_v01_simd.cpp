@@ -16,12 +16,13 @@
 #endif
 
 namespace mage::gelu {
+namespace {
 
 constexpr float cpu_v01_end = 6.4f;  // in place of exp2_end: here the exponent is still above -126
 
 /// 2^x for x in [-126, 0]: the integer part goes into the exponent bits, the rest, in [-1/2, 1/2], into a polynomial
 /// by tools/fit_gelu_exp2.py.
-static inline float cpu_v01_exp2(float x) {
+inline float cpu_v01_exp2(float x) {
   constexpr float p1 = 0x1.62e42ap-1f;
   constexpr float p2 = 0x1.ebf9bcp-3f;
   constexpr float p3 = 0x1.c6b752p-5f;
@@ -51,8 +52,6 @@ MAGE_VECTOR_CLONES void gelu_cpu_v01_simd(const float* x, const float* bias, flo
     y[c] = (h + magnitude) - a * cpu_v01_exp2((e * a + exp2_q0) * a);
   }
 }
-
-namespace {
 
 Launch prepare(const Problem& p, const Args& a) {
   const int64 rows = p.rows, cols = p.cols;
