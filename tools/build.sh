@@ -11,14 +11,17 @@ die() {
   exit 2
 }
 
+# A compiler that runs: a link to a toolkit that is gone is none.
+has_nvcc() { nvcc --version >/dev/null 2>&1; }
+
 # Sets preset, and exports the paths that CMake needs to find nvcc.
 choose_preset() {
-  if [[ -z "${CUDACXX:-}" ]] && ! command -v nvcc >/dev/null && [[ -x /usr/local/cuda/bin/nvcc ]]; then
+  if [[ -z "${CUDACXX:-}" ]] && ! has_nvcc && [[ -x /usr/local/cuda/bin/nvcc ]]; then
     export CUDACXX=/usr/local/cuda/bin/nvcc
   fi
   if [[ -n "${MAGE_PRESET:-}" ]]; then
     preset="$MAGE_PRESET"
-  elif [[ -n "${CUDACXX:-}" ]] || command -v nvcc >/dev/null; then
+  elif [[ -n "${CUDACXX:-}" ]] || has_nvcc; then
     preset=gpu
   else
     preset=cpu
