@@ -9,6 +9,8 @@
 #include <cmath>
 #include <regex>
 
+#include "bench/samplers.hpp"
+
 namespace mage {
 namespace {
 
@@ -40,15 +42,22 @@ std::string environment_name(std::string_view flag) {
   return name;
 }
 
+/// "event, event_cold, ...", with each mode's number of samples where asked for.
+std::string mode_list(bool with_samples) {
+  std::string text;
+  for (const auto mode : all_modes) {
+    text += (text.empty() ? "" : ", ") + std::string{to_string(mode)};
+    if (with_samples) text += " " + std::to_string(default_samples(mode));
+  }
+  return text;
+}
+
 std::vector<TimingMode> parse_modes(const std::vector<std::string>& names) {
   std::vector<TimingMode> modes;
   for (const auto& name : names) {
     const auto mode = parse_mode(name);
     if (!mode)
-      throw CLI::ValidationError{"--mage_modes",
-                                 "'" + name +
-                                     "' is no timing mode; choose from event, event_cold, batch, graph, "
-                                     "host, kernel"};
+      throw CLI::ValidationError{"--mage_modes", "'" + name + "' is no timing mode; choose from " + mode_list(false)};
     if (std::find(modes.begin(), modes.end(), *mode) == modes.end()) modes.push_back(*mode);
   }
   return modes;
@@ -142,7 +151,7 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
       ->group(library);
 
   constexpr const char* protocol = "Protocol";
-  app.add_option("--mage_modes", modes, "Comma-separated: event, event_cold, batch, graph, host, kernel [all]")
+  app.add_option("--mage_modes", modes, "Comma-separated: " + mode_list(false) + " [all]")
       ->delimiter(',')
       ->group(protocol);
   app.add_option("--mage_rounds", options.rounds,
@@ -150,7 +159,7 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
       ->check(CLI::Range(1, 100000))
       ->group(protocol);
   app.add_option("--mage_samples", options.samples,
-                 "Samples a round [event, event_cold, kernel 50; batch, graph 20; host 200]")
+                 fmt::format("Samples a round [{}; host variants {}]", mode_list(true), host_variant_samples))
       ->check(CLI::Range(1, 1000000))
       ->group(protocol);
   app.add_option("--mage_round_budget", options.round_budget_s,

@@ -26,8 +26,6 @@ constexpr double settle_tolerance = 0.01;
 constexpr double settle_limit_us = 500e3;
 constexpr double invalid_share = 0.2;  // more samples than this behind a missed gate: no verdict
 constexpr double floor_factor = 3;
-// The 200 of mode host resolve percentiles of a launch path; a kernel on the CPU has none.
-constexpr int host_variant_samples = 20;
 
 int floor_samples(TimingMode mode) {
   switch (mode) {
@@ -118,7 +116,6 @@ bool Runner::guarded(FixtureState& state, Body&& body) {
     set_status(state, Status::failed, device_lost_);
     return false;
   }
-  std::string what;
   try {
     body();
     return state.status == Status::ok;
@@ -127,8 +124,7 @@ bool Runner::guarded(FixtureState& state, Body&& body) {
   } catch (const UnavailableError& error) {
     set_status(state, Status::unavailable, error.what(), error.reason());
   } catch (const std::exception& error) {
-    what = error.what();
-    set_status(state, Status::failed, what);
+    set_status(state, Status::failed, error.what());
   }
   try {
     state.device->synchronize();
@@ -281,6 +277,9 @@ std::optional<double> Runner::floor_us(Device& device, TimingMode mode, int roun
     } catch (const UnavailableError&) {
       // No floor where the mode cannot be timed; the fixture itself reports why.
       floors.sampler.reset();
+    } catch (...) {
+      floors_.erase(found);  // a failure is tried again, and not taken for a mode without a floor
+      throw;
     }
   }
   if (!floors.sampler) return std::nullopt;

@@ -142,6 +142,9 @@ class KernelSampler final : public Sampler {
 [[nodiscard]] std::unique_ptr<Sampler> make_sampler(TimingMode mode, Device& device, Launch& launch);
 /// Samples a round that the protocol asks for where the user does not.
 [[nodiscard]] int default_samples(TimingMode mode);
+/// The same for variants that run on the host: percentiles of a launch path, which mode host needs its many samples
+/// for, a kernel on the CPU has none.
+inline constexpr int host_variant_samples = 20;
 
 /// The nearest nanosecond, below every clock's resolution here: keeps conversion noise out of the store.
 [[nodiscard]] double whole_ns(double us);

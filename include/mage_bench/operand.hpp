@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -35,6 +36,9 @@ enum class Distribution {
   special,    ///< normal; every seventh row is +Inf, the next -Inf, the next NaN
   tail,       ///< uniform in [-8, 8): where Phi and erf lose their last digits
 };
+inline constexpr std::array all_distributions{Distribution::normal,   Distribution::shifted, Distribution::large,
+                                              Distribution::constant, Distribution::spike,   Distribution::subnormal,
+                                              Distribution::zeros,    Distribution::special, Distribution::tail};
 [[nodiscard]] std::string_view to_string(Distribution distribution);
 [[nodiscard]] bool parse_distribution(std::string_view text, Distribution& out);
 

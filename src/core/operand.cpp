@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mage_bench/operand.hpp"
 
-#include <array>
 #include <string_view>
 
 namespace mage {
-namespace {
-
-constexpr std::array all_distributions{Distribution::normal,   Distribution::shifted, Distribution::large,
-                                       Distribution::constant, Distribution::spike,   Distribution::subnormal,
-                                       Distribution::zeros,    Distribution::special, Distribution::tail};
-
-}  // namespace
-
 std::size_t size_of(DType dtype) {
   switch (dtype) {
     case DType::f32:

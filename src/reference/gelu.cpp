@@ -76,9 +76,7 @@ ProblemList<Problem> Gelu::test_problems() {
            {2, 4096}, {3, 4097}, {1, 16385}, {257, 255}, {1000, 1}, {64, 1024}})
     problems.push_back({.rows = rows, .cols = cols});
   // Odd columns take a kernel's scalar path, even ones its vector path.
-  for (const auto distribution :
-       {Distribution::normal, Distribution::shifted, Distribution::large, Distribution::constant, Distribution::spike,
-        Distribution::subnormal, Distribution::zeros, Distribution::special, Distribution::tail}) {
+  for (const auto distribution : all_distributions) {
     problems.push_back({.rows = 37, .cols = 515, .distribution = distribution});
     problems.push_back({.rows = 32, .cols = 512, .distribution = distribution});
   }
