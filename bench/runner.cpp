@@ -408,6 +408,7 @@ RoundResult Runner::measure(FixtureState& state, const Step& step) {
   const NvtxRange fixture_range{fixture.name};
   if (step.round == 0 && !pilot(state)) return {};
   auto throttled = read_device_state(device);
+  const int stream = device.change_stream(step.round);  // the same for every fixture of a round, and for its floor
   device.reset_persisting_l2();
   const bool settled = settle(device);
   const auto floor = floor_us(device, fixture.mode, step.round);
@@ -415,6 +416,7 @@ RoundResult Runner::measure(FixtureState& state, const Step& step) {
 
   RoundResult result;
   result.block = describe(state, step);
+  result.block["stream"] = stream;
   result.block["host_us_begin"] = device.now_us();
   if (!take_samples(state, step, result)) return {};
   result.block["host_us_end"] = device.now_us();

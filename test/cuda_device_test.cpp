@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -162,6 +163,25 @@ TEST_F(GpuDevice, SpecklesLieWhereTheHostSaysAndAreCounted) {
   device_->fill(buffer, 1, words);
   EXPECT_EQ(device_->count_speckles(buffer, words, 99, 0xABCDU), 0);
   device_->deallocate(buffer);
+}
+
+TEST_F(GpuDevice, StreamsChangeAndComeBack) {
+  std::vector<void*> seen;
+  Launch where{[&seen](StreamHandle stream) { seen.push_back(cuda_stream(stream)); }};
+  int streams = 0;
+  for (int index = 0; index == 0 || streams != 0; ++index) {
+    streams = device_->change_stream(index);
+    device_->submit(where);
+  }
+  ASSERT_GT(seen.size(), 2U);
+  EXPECT_EQ(seen.front(), seen.back());
+  seen.pop_back();
+  EXPECT_EQ(std::set<void*>(seen.begin(), seen.end()).size(), seen.size());
+  auto empty = device_->empty_launch();
+  const auto graph = device_->capture(empty, 3);
+  static_cast<void>(device_->change_stream(1));
+  device_->replay(*graph);  // captured on one stream, replayed on another
+  EXPECT_NO_THROW(device_->synchronize());
 }
 
 TEST_F(GpuDevice, AGraphHoldsEveryOperation) {

@@ -73,6 +73,7 @@ class Gpu(ProgramTest):
                 self.assertGreater(block["sm_mhz_before"], 0)
                 self.assertGreater(block["sm_mhz_after"], 0)
                 self.assertEqual(block["kernels"] != [], mode == "kernel")
+                self.assertEqual(block["stream"], block["round"], "two rounds, two streams")
         gates = {(gate["name"].split("/")[3], gate["when"]) for gate in self.store["mage"]["gates"] if gate["ok"]}
         measured = [mode for mode in MODES if mode not in self.unavailable]
         self.assertEqual(gates, {(mode, when) for mode in measured for when in ("before", "after")})

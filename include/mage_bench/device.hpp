@@ -52,7 +52,7 @@ struct ClockProbe {
   double sm_mhz = 0;
 };
 
-/// Everything runs in order on one stream that the device owns. Failures throw std::runtime_error with the call,
+/// Everything runs in order on one stream that the device owns, and may change for another. Failures throw std::runtime_error with the call,
 /// the error and what to do; UnavailableError where the device cannot do a thing at all.
 class Device {
  public:
@@ -81,6 +81,9 @@ class Device {
                                            std::uint32_t pattern) = 0;
 
   // Execution.
+  /// Waits for what was enqueued, then goes on on the stream of that index, modulo how many there are; returns which.
+  /// The fixed cost of stamps depends on the stream (experiments/foundation), so a run samples several.
+  virtual int change_stream(int /*index*/) { return 0; }
   virtual void submit(Launch& launch) = 0;
   virtual void synchronize() = 0;
   /// An operation that does nothing, by the path of a real one: an empty kernel.

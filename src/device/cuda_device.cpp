@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <stdexcept>
@@ -125,7 +126,9 @@ class CudaDevice final : public Device {
     check(cudaSetDevice(index), "cudaSetDevice");
     info_ = describe(index);
     blocks_ = attribute(cudaDevAttrMultiProcessorCount, index) * 8;
-    check(cudaStreamCreateWithFlags(stream_.put(), cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    for (auto& stream : streams_)
+      check(cudaStreamCreateWithFlags(stream.put(), cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    stream_ = streams_[0].get();
     check(cudaEventCreate(begin_.put()), "cudaEventCreate");
     check(cudaEventCreate(end_.put()), "cudaEventCreate");
     constexpr std::size_t mebibyte = 1U << 20U;
@@ -137,7 +140,7 @@ class CudaDevice final : public Device {
     check(cudaMemGetInfo(&info_.free_bytes, &total), "cudaMemGetInfo");
   }
   ~CudaDevice() override {
-    static_cast<void>(cudaStreamSynchronize(stream_.get()));
+    static_cast<void>(cudaStreamSynchronize(stream_));
     deallocate(flush_);
     deallocate(scratch_);
   }
@@ -158,39 +161,45 @@ class CudaDevice final : public Device {
   }
   void deallocate(void* pointer) noexcept override { static_cast<void>(cudaFree(pointer)); }
   void upload(void* to, const void* from_host, std::size_t bytes) override {
-    check(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, stream_.get()), "cudaMemcpyAsync to device");
+    check(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync to device");
     synchronize();
   }
   void download(void* to_host, const void* from, std::size_t bytes) override {
-    check(cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost, stream_.get()), "cudaMemcpyAsync to host");
+    check(cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync to host");
     synchronize();
   }
   void fill(void* to, std::uint32_t pattern, std::size_t words) override {
-    if (words != 0) harness::launch_fill(static_cast<uint32*>(to), words, pattern, blocks_, stream_.get());
+    if (words != 0) harness::launch_fill(static_cast<uint32*>(to), words, pattern, blocks_, stream_);
   }
   [[nodiscard]] std::uint64_t checksum(const void* from, std::size_t words) override {
-    check(cudaMemsetAsync(scratch_, 0, sizeof(uint64), stream_.get()), "cudaMemsetAsync");
-    harness::launch_checksum(static_cast<const uint32*>(from), words, scratch_, blocks_, stream_.get());
+    check(cudaMemsetAsync(scratch_, 0, sizeof(uint64), stream_), "cudaMemsetAsync");
+    harness::launch_checksum(static_cast<const uint32*>(from), words, scratch_, blocks_, stream_);
     std::uint64_t total = 0;
     download(&total, scratch_, sizeof total);
     return total;
   }
 
   void speckle(void* to, std::size_t words, std::uint64_t seed, std::uint32_t pattern) override {
-    harness::launch_speckle(static_cast<uint32*>(to), words, seed, pattern, stream_.get());
+    harness::launch_speckle(static_cast<uint32*>(to), words, seed, pattern, stream_);
   }
   [[nodiscard]] int count_speckles(const void* from, std::size_t words, std::uint64_t seed,
                                    std::uint32_t pattern) override {
-    check(cudaMemsetAsync(scratch_, 0, sizeof(uint64), stream_.get()), "cudaMemsetAsync");
-    harness::launch_count_speckles(static_cast<const uint32*>(from), words, seed, pattern, scratch_, stream_.get());
+    check(cudaMemsetAsync(scratch_, 0, sizeof(uint64), stream_), "cudaMemsetAsync");
+    harness::launch_count_speckles(static_cast<const uint32*>(from), words, seed, pattern, scratch_, stream_);
     std::uint64_t total = 0;
     download(&total, scratch_, sizeof total);
     return static_cast<int>(total);
   }
 
-  void submit(Launch& launch) override { launch(StreamHandle{stream_.get()}); }
+  int change_stream(int index) override {
+    synchronize();
+    const auto which = static_cast<std::size_t>(index) % streams_.size();
+    stream_ = streams_[which].get();
+    return static_cast<int>(which);
+  }
+  void submit(Launch& launch) override { launch(StreamHandle{stream_}); }
   void synchronize() override {
-    check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
+    check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
     check(cudaGetLastError(), "a kernel launch");
   }
   [[nodiscard]] Launch empty_launch() const override {
@@ -200,7 +209,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] double now_us() override {
     return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
-  void record(Stamp stamp) override { check(cudaEventRecord(event(stamp), stream_.get()), "cudaEventRecord"); }
+  void record(Stamp stamp) override { check(cudaEventRecord(event(stamp), stream_), "cudaEventRecord"); }
   [[nodiscard]] bool reached(Stamp stamp) override {
     const auto error = cudaEventQuery(event(stamp));
     if (error == cudaErrorNotReady) {
@@ -216,10 +225,10 @@ class CudaDevice final : public Device {
     return static_cast<double>(milliseconds) * 1e3;
   }
 
-  void delay(double us) override { harness::launch_delay(static_cast<uint64>(us * 1e3), stream_.get()); }
+  void delay(double us) override { harness::launch_delay(static_cast<uint64>(us * 1e3), stream_); }
   void flush_l2() override {
     harness::launch_sweep(static_cast<uint32*>(flush_), flush_words_, ++flushes_,
-                          reinterpret_cast<uint32*>(scratch_ + 3), blocks_, stream_.get());
+                          reinterpret_cast<uint32*>(scratch_ + 3), blocks_, stream_);
   }
   void reset_persisting_l2() override {
     const auto error = cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 0);
@@ -230,13 +239,13 @@ class CudaDevice final : public Device {
     check(error, "cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 0)");
     // A window that an operation left on our stream would hold for all that follow it.
     cudaStreamAttrValue none{};
-    check(cudaStreamSetAttribute(stream_.get(), cudaStreamAttributeAccessPolicyWindow, &none),
+    check(cudaStreamSetAttribute(stream_, cudaStreamAttributeAccessPolicyWindow, &none),
           "cudaStreamSetAttribute(access policy window)");
     check(cudaCtxResetPersistingL2Cache(), "cudaCtxResetPersistingL2Cache");
   }
   [[nodiscard]] std::optional<ClockProbe> probe_clock() override {
     constexpr uint64 nanoseconds = 20'000;
-    harness::launch_clock_probe(nanoseconds, scratch_ + 1, stream_.get());
+    harness::launch_clock_probe(nanoseconds, scratch_ + 1, stream_);
     std::uint64_t seen[2] = {};
     download(seen, scratch_ + 1, sizeof seen);
     if (seen[1] == 0) return std::nullopt;
@@ -245,16 +254,16 @@ class CudaDevice final : public Device {
 
   [[nodiscard]] std::unique_ptr<Graph> capture(Launch& launch, int operations) override {
     synchronize();
-    check(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
     std::string thrown;
     try {
-      for (int i = 0; i < operations; ++i) launch(StreamHandle{stream_.get()});
+      for (int i = 0; i < operations; ++i) launch(StreamHandle{stream_});
     } catch (const std::exception& error) {
       thrown = error.what();  // the capture must end first, or the stream is of no more use
     }
     const auto inside = cudaGetLastError();
     CudaGraph graph;
-    const auto ended = cudaStreamEndCapture(stream_.get(), graph.put());
+    const auto ended = cudaStreamEndCapture(stream_, graph.put());
     static_cast<void>(cudaGetLastError());
     for (const auto error : {inside, ended})
       if (is_capture_error(error))
@@ -264,10 +273,10 @@ class CudaDevice final : public Device {
     if (!thrown.empty()) throw UnavailableError{Unavailable::capture_illegal, "inside a capture: " + thrown};
     check(inside, "a launch inside a capture");
     check(ended, "cudaStreamEndCapture");
-    return std::make_unique<CapturedGraph>(std::move(graph), stream_.get());
+    return std::make_unique<CapturedGraph>(std::move(graph), stream_);
   }
   void replay(Graph& graph) override {
-    check(cudaGraphLaunch(static_cast<CapturedGraph&>(graph).exec(), stream_.get()), "cudaGraphLaunch");
+    check(cudaGraphLaunch(static_cast<CapturedGraph&>(graph).exec(), stream_), "cudaGraphLaunch");
   }
 
   void trace_start() override { trace_.start(); }
@@ -284,7 +293,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] cudaEvent_t event(Stamp stamp) const { return stamp == Stamp::begin ? begin_.get() : end_.get(); }
   // Modules load at a kernel's first launch, which can wait for running kernels: never inside a gate.
   void preload() {
-    harness::launch_empty(stream_.get());
+    harness::launch_empty(stream_);
     delay(1);
     flush_l2();
     fill(scratch_, 0, 2);
@@ -296,7 +305,8 @@ class CudaDevice final : public Device {
   }
 
   DeviceInfo info_;
-  CudaStream stream_;
+  std::array<CudaStream, 8> streams_;  // as many as the driver has hardware queues for by default
+  cudaStream_t stream_ = nullptr;      // of those, the one in use
   CudaEvent begin_, end_;
   int blocks_ = 0;
   std::size_t flush_words_ = 0;
