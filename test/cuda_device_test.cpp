@@ -168,11 +168,12 @@ TEST_F(GpuDevice, SpecklesLieWhereTheHostSaysAndAreCounted) {
 TEST_F(GpuDevice, StreamsChangeAndComeBack) {
   std::vector<void*> seen;
   Launch where{[&seen](StreamHandle stream) { seen.push_back(cuda_stream(stream)); }};
-  int streams = 0;
-  for (int index = 0; index == 0 || streams != 0; ++index) {
-    streams = device_->change_stream(index);
+  int index = 0;
+  do {
+    EXPECT_EQ(device_->change_stream(index), index);
     device_->submit(where);
-  }
+  } while (device_->change_stream(++index) != 0);
+  device_->submit(where);
   ASSERT_GT(seen.size(), 2U);
   EXPECT_EQ(seen.front(), seen.back());
   seen.pop_back();
