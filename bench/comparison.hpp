@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// From round medians of two benchmarks to a verdict in a word. Used by mage_compare and by the self-test alike, so that
+// the error rate which the self-test measures is that of the tool.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/statistics.hpp"
+#include "bench/store_reader.hpp"
+
+namespace mage {
+
+enum class Word { faster, slower, equivalent, inconclusive, not_comparable };
+[[nodiscard]] std::string_view to_string(Word word);
+
+struct ComparisonOptions {
+  double alpha = 0.05;
+  double min_effect = 0.01;  ///< a difference below it is never claimed, whatever its interval says
+};
+
+/// A candidate against a baseline.
+struct Comparison {
+  double baseline_us = 0, candidate_us = 0;  ///< medians of the round medians used
+  double ratio = 1;                          ///< candidate / baseline: above 1 is slower
+  std::optional<statistics::Interval> interval;  ///< of the ratio, level 1 - alpha, not adjusted for the table
+  double hodges_lehmann_ratio = 1;               ///< the same by ranks: a check on the former
+  std::optional<double> p_value;                 ///< two-sided t test that the ratio is 1
+  std::optional<double> wilcoxon_p_value;        ///< by ranks: a check. Signed-rank where paired, else rank-sum
+  double adjusted_p_value = 1;                   ///< Holm over the table; set by decide()
+  int rounds = 0;                                ///< pairs of rounds, or the smaller count of unpaired ones
+  bool paired = false;
+  Word word = Word::inconclusive;  ///< set by decide()
+  std::string why;                 ///< of `inconclusive` and `not_comparable`, in words
+};
+
+/// Paired by round number: t on log(candidate / baseline). Rounds that only one of the two has are left out.
+/// The interval reaches at least the clock's step (`quantum_us` of each) to either side.
+[[nodiscard]] Comparison compare_paired(const StoredBenchmark& baseline, const StoredBenchmark& candidate,
+                                        const ComparisonOptions& options);
+/// Welch's t on the logarithms of the round medians. What moves between two runs is in no such interval.
+[[nodiscard]] Comparison compare_unpaired(const StoredBenchmark& baseline, const StoredBenchmark& candidate,
+                                          const ComparisonOptions& options);
+
+/// Gives every comparison of one table its word. Holm's adjustment over all that have a p-value; then
+/// - `faster` / `slower`: adjusted p < alpha, the interval excludes 1, and |ratio - 1| >= min_effect;
+/// - `equivalent`: the interval lies inside (1 - min_effect, 1 + min_effect);
+/// - `inconclusive` otherwise, and where a side is flagged `unstable`, `launch_bound` or has fewer than 3 rounds.
+/// What is already `not_comparable` stays so and takes no part in Holm.
+void decide(std::span<Comparison> table, const ComparisonOptions& options);
+
+}  // namespace mage

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The self-test: proofs that the numbers are right, shipped with the program that prints them.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/options.hpp"
+#include "bench/runner.hpp"
+
+namespace mage::selftest {
+
+enum class Outcome { passed, failed, skipped, unavailable };
+[[nodiscard]] std::string_view to_string(Outcome outcome);
+
+/// One line of a proof's table: what was expected, what was measured, whether it holds.
+struct Check {
+  std::string what;
+  std::string expected;
+  std::string measured;
+  Outcome outcome = Outcome::passed;
+};
+
+struct ProofResult {
+  Outcome outcome = Outcome::passed;  ///< failed where any check failed; else skipped/unavailable only where none ran
+  std::string reason;                 ///< of skipped and unavailable
+  std::vector<Check> checks;
+  nlohmann::ordered_json data;  ///< every sample behind the checks, for the store
+};
+
+/// What a proof has to work with.
+struct Context {
+  const Options& options;
+  Devices& devices;                       ///< devices.cuda is null without a GPU
+  std::string no_cuda_reason;             ///< why, where it is null
+  int repeats = 0;                        ///< --mage_selftest_repeats; 0: the proof's own
+  std::function<void(double share)> progress;  ///< 0 to 1
+  [[nodiscard]] bool interrupted() const;      ///< a proof returns what it has
+};
+
+struct Proof {
+  const char* name;   ///< for --mage_selftest=NAME
+  const char* claim;  ///< one line
+  ProofResult (*run)(Context&);
+};
+
+/// In the order in which they run. The one list of them.
+[[nodiscard]] std::span<const Proof> proofs();
+
+// One file each, bench/selftest/<name>.cpp.
+[[nodiscard]] ProofResult known_duration(Context& context);
+[[nodiscard]] ProofResult triangulation(Context& context);
+[[nodiscard]] ProofResult null_comparisons(Context& context);
+[[nodiscard]] ProofResult sensitivity(Context& context);
+[[nodiscard]] ProofResult order(Context& context);
+[[nodiscard]] ProofResult cache_policy(Context& context);
+[[nodiscard]] ProofResult detectors(Context& context);
+[[nodiscard]] ProofResult failures(Context& context);
+[[nodiscard]] ProofResult provenance(Context& context);
+[[nodiscard]] ProofResult statistics_coverage(Context& context);
+
+}  // namespace mage::selftest
