@@ -1,0 +1,295 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What other timers say of the very operation that mage_bench times: tools/peer_timers.py --out PEERS.json
+
+Needs a GPU, PyTorch, Triton, build/gpu/mage_bench and build/gpu/libmage_launch.so (target mage_launch: the same sources
+and flags). nvbench takes part where its wheel, cuda-bench, can be imported; where not, the reason is written down.
+Measured: do_bench and do_bench_cudagraph of Triton, cold and batched means of nvbench, and mage_bench's modes, each by
+its own defaults; then how many seconds each needs until it tells 1 % more rows from none.
+  --print PEERS.json   prints the tables of a file again, and measures nothing
+"""
+
+import argparse
+import ctypes
+import importlib
+import json
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PROBLEMS = ("64x1024", "1024x4096", "8192x16384")
+PLANTED = {"1024x4096": "1034x4096", "8192x16384": "8274x16384"}
+MODES = ("event_cold", "event", "graph", "batch", "kernel")
+MOST_CALLS = 30  # of a timer on each side, before it is said not to have told
+TRIALS = 3
+
+
+def student_t_975(dof: float) -> float:
+    from scipy.stats import t
+
+    return float(t.ppf(0.975, dof))
+
+
+class Operation:
+    """family/variant on tensors of PyTorch, launched through the library."""
+
+    def __init__(self, library, variant: str, problem: str):
+        import torch
+
+        rows, cols = map(int, problem.split("x"))
+        generator = torch.Generator(device="cuda").manual_seed(1)
+        self.x = torch.randn(rows, cols, device="cuda", generator=generator)
+        self.bias = torch.randn(cols, device="cuda", generator=generator)
+        self.y = torch.full((rows, cols), math.nan, device="cuda")
+        pointers = (ctypes.c_void_p * 3)(self.x.data_ptr(), self.bias.data_ptr(), self.y.data_ptr())
+        self.library = library
+        self.handle = library.mage_launch_open(f"gelu/{variant}/{problem}".encode(), pointers, 3)
+        if not self.handle:
+            raise RuntimeError(library.mage_launch_error().decode())
+        self()
+        torch.cuda.synchronize()
+        expected = torch.nn.functional.gelu(self.x + self.bias)
+        if not torch.allclose(self.y, expected, rtol=1e-5, atol=1e-5):
+            raise RuntimeError(f"{variant} on {problem}: the library's output is not gelu(x + bias)")
+
+    def on(self, stream: int) -> None:
+        self.library.mage_launch_run(self.handle, stream)
+
+    def __call__(self) -> None:
+        import torch
+
+        self.on(torch.cuda.current_stream().cuda_stream)
+
+
+def load_library(path: Path):
+    library = ctypes.CDLL(str(path))
+    library.mage_launch_open.restype = ctypes.c_void_p
+    library.mage_launch_open.argtypes = (ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int)
+    library.mage_launch_run.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+    library.mage_launch_error.restype = ctypes.c_char_p
+    return library
+
+
+def triton_timers() -> dict:
+    from triton import testing
+
+    return {
+        "do_bench": lambda op: testing.do_bench(op, return_mode="median") * 1e3,
+        "do_bench_cudagraph": lambda op: testing.do_bench_cudagraph(op, return_mode="median") * 1e3,
+    }
+
+
+class Nvbench:
+    """Runs nvbench in this process; one call measures one operation and gives back its summaries, in microseconds."""
+
+    def __init__(self):
+        self.bench = importlib.import_module("cuda.bench")
+        self.operation = None
+        self.bench.register(self.measure).set_name("operation")
+
+    def measure(self, state) -> None:
+        operation = self.operation
+        state.exec(lambda launch: operation.on(launch.get_stream().addressof()))
+
+    def __call__(self, operation) -> dict:
+        self.operation = operation
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "nvbench.json"
+            self.bench.run_all_benchmarks(["nvbench", "--json", str(path), "--quiet"])
+            states = json.loads(path.read_text())["benchmarks"][0]["states"]
+        figures = {}
+        for summary in states[0]["summaries"]:
+            value = next((item["value"] for item in summary.get("data", []) if item["name"] == "value"), None)
+            if "/gpu/" in summary["tag"] and value is not None:
+                figures[summary["tag"]] = float(value)
+        return {
+            tag: value * 1e6 if "/time/" in tag and "/stdev/relative" not in tag else value
+            for tag, value in figures.items()
+        }
+
+
+def seconds_to_tell(timer, base, slower) -> dict:
+    """Calls the timer on both in turn until the 95 % t interval of the log ratios lies above 0."""
+    logs, begin = [], time.perf_counter()
+    while len(logs) < MOST_CALLS:
+        logs.append(-math.log(timer(base)))
+        logs[-1] += math.log(timer(slower))
+        n = len(logs)
+        if n < 3:
+            continue
+        half = student_t_975(n - 1) * statistics.stdev(logs) / math.sqrt(n)
+        if abs(statistics.mean(logs)) > half:
+            break
+    told = n >= 3 and statistics.mean(logs) > half
+    return {
+        "told": told,
+        "calls": n,
+        "seconds": time.perf_counter() - begin,
+        "ratio": math.exp(statistics.mean(logs)),
+    }
+
+
+def mage_rounds(store: dict, name: str) -> list[tuple[float, float]]:
+    """(log median, seconds spent in samples) of each round."""
+    rows = [row for row in store["benchmarks"] if row["name"] == name]
+    rows.sort(key=lambda row: row["mage"]["round"])
+    return [
+        (math.log(row["real_time"]), (row["mage"]["host_us_end"] - row["mage"]["host_us_begin"]) / 1e6) for row in rows
+    ]
+
+
+def mage_seconds_to_tell(store: dict, base: str, slower: str) -> dict:
+    """The same rule on the rounds of two problems: unpaired, so Welch's interval."""
+    first, second = mage_rounds(store, base), mage_rounds(store, slower)
+    for n in range(3, min(len(first), len(second)) + 1):
+        a, b = [x for x, _ in first[:n]], [x for x, _ in second[:n]]
+        va, vb = statistics.variance(a) / n, statistics.variance(b) / n
+        difference = statistics.mean(b) - statistics.mean(a)
+        dof = (va + vb) ** 2 / max((va**2 + vb**2) / (n - 1), 1e-300)
+        told = difference > student_t_975(max(dof, 1)) * math.sqrt(va + vb)
+        if told:
+            break
+    return {
+        "told": told,
+        "calls": n,
+        "seconds": sum(s for _, s in first[:n]) + sum(s for _, s in second[:n]),
+        "ratio": math.exp(difference),
+    }
+
+
+def run_mage(bench: Path, variant: str, out: Path) -> dict:
+    problems = sorted({*PROBLEMS, *PLANTED.values()})
+    pattern = f"^gelu/{variant}/({'|'.join(problems)})/({'|'.join(MODES)})$"
+    extra = [f"--mage_problem=gelu/{problem}" for problem in PLANTED.values()]
+    subprocess.run([bench, f"--benchmark_filter={pattern}", *extra, f"--benchmark_out={out}"], check=True)
+    return json.loads(out.read_text())
+
+
+def versions() -> dict:
+    import torch
+    import triton
+
+    found = {"torch": torch.__version__, "triton": triton.__version__, "gpu": torch.cuda.get_device_name(0)}
+    try:
+        from importlib.metadata import version
+
+        found["cuda-bench"] = version("cuda-bench")
+    except ImportError:
+        pass
+    return found
+
+
+def measure(arguments) -> dict:
+    library = load_library(arguments.library)
+    result = {"variant": arguments.variant, "versions": versions(), "unavailable": {}, "figures": {}, "telling": {}}
+    store_path = arguments.out.with_name(arguments.out.stem + "_mage.json")
+    store = run_mage(arguments.bench, arguments.variant, store_path)
+    aggregates = {row["name"]: row for row in store["mage"]["aggregates"]}
+    result["mage_store"] = store_path.name
+    timers = triton_timers()
+    try:
+        nvbench = Nvbench()
+    except Exception as error:  # whatever a foreign wheel throws is what is written down
+        nvbench = None
+        result["unavailable"]["nvbench"] = f"{type(error).__name__}: {error}"
+    for problem in PROBLEMS:
+        operation = Operation(library, arguments.variant, problem)
+        figures = result["figures"].setdefault(problem, {})
+        for mode in MODES:
+            row = aggregates[f"gelu/{arguments.variant}/{problem}/{mode}"]
+            figures[f"mage_bench {mode}"] = {"us": row["median_us"], "floor_us": row["floor_us"]}
+        for name, timer in timers.items():
+            figures[name] = {"us": timer(operation)}
+        if nvbench:
+            try:
+                figures["nvbench"] = {"summaries": nvbench(operation)}
+            except Exception as error:
+                result["unavailable"]["nvbench"] = f"{type(error).__name__}: {error}"
+                nvbench = None
+        print(f"{problem}: {json.dumps(figures)}", file=sys.stderr)
+    for problem, planted in PLANTED.items():
+        base, slower = (Operation(library, arguments.variant, name) for name in (problem, planted))
+        telling = result["telling"].setdefault(problem, {})
+        asked = dict(timers)
+        if nvbench:
+            asked["nvbench cold mean"] = lambda op: nvbench(op)["nv/cold/time/gpu/mean"]
+        for name, timer in asked.items():
+            trials = 1 if name.startswith("nvbench") else TRIALS
+            telling[name] = [seconds_to_tell(timer, base, slower) for _ in range(trials)]
+        for mode in MODES:
+            names = (f"gelu/{arguments.variant}/{name}/{mode}" for name in (problem, planted))
+            telling[f"mage_bench {mode}"] = [mage_seconds_to_tell(store, *names)]
+        print(f"{problem}: {json.dumps(telling)}", file=sys.stderr)
+    return result
+
+
+def figures_table(result: dict) -> str:
+    problems = list(result["figures"])
+    rows = {}
+    for problem, figures in result["figures"].items():
+        for name, figure in figures.items():
+            if "us" in figure:
+                rows.setdefault(name, {})[problem] = figure["us"]
+            for tag, value in figure.get("summaries", {}).items():
+                if tag.endswith(("/time/gpu/mean", "/time/gpu/median")):
+                    rows.setdefault(f"nvbench {tag.split('/')[1]} {tag.split('/')[-1]}", {})[problem] = value
+    lines = [f"| {result['variant']}, us | {' | '.join(problems)} |", "| --- |" + " ---: |" * len(problems)]
+    for name, row in rows.items():
+        lines.append(f"| {name} | " + " | ".join(f"{row[p]:.2f}" if p in row else "-" for p in problems) + " |")
+    return "\n".join(lines)
+
+
+def telling_table(result: dict) -> str:
+    lines = ["| 1 % more rows | problem | told | seconds | calls or rounds a side | ratio found |"]
+    lines.append("| --- | --- | ---: | ---: | ---: | ---: |")
+    for problem, timers in result["telling"].items():
+        for name, trials in timers.items():
+            told = [trial for trial in trials if trial["told"]]
+            used = told or trials
+            seconds, calls, ratio = (
+                statistics.median(trial[key] for trial in used) for key in ("seconds", "calls", "ratio")
+            )
+            lines.append(
+                f"| {name} | {problem} | {len(told)} of {len(trials)} | {seconds:.2f} | {calls:.0f} | {ratio:.4f} |"
+            )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="where to write the figures, as JSON; the store goes beside it")
+    parser.add_argument("--print", dest="show", type=Path, help="print the tables of such a file")
+    parser.add_argument("--variant", default="v02_unrolled")
+    parser.add_argument("--bench", type=Path, default=ROOT / "build/gpu/mage_bench")
+    parser.add_argument("--library", type=Path, default=ROOT / "build/gpu/libmage_launch.so")
+    arguments = parser.parse_args()
+    if bool(arguments.out) == bool(arguments.show):
+        parser.error("give either --out or --print")
+    if arguments.show:
+        try:
+            result = json.loads(arguments.show.read_text())
+            print(f"{figures_table(result)}\n\n{telling_table(result)}")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            parser.error(f"{arguments.show}: not a file that this script wrote: {error!r}")
+        for what, why in result["unavailable"].items():
+            print(f"\n{what}: {why}")
+        return 0
+    if arguments.out.exists():
+        parser.error(f"{arguments.out} exists; it is not overwritten")
+    try:
+        result = measure(arguments)
+    except (ImportError, OSError, RuntimeError, subprocess.CalledProcessError) as error:
+        print(f"peer_timers.py: {error}", file=sys.stderr)
+        return 1
+    arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"{figures_table(result)}\n\n{telling_table(result)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
