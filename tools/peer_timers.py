@@ -27,6 +27,7 @@ PLANTED = {"1024x4096": "1034x4096", "8192x16384": "8274x16384"}
 MODES = ("event_cold", "event", "graph", "batch", "kernel")
 MOST_CALLS = 30  # of a timer on each side, before it is said not to have told
 TRIALS = 3
+NVBENCH_PAIRS = 8
 
 
 def student_t_975(dof: float) -> float:
@@ -36,16 +37,18 @@ def student_t_975(dof: float) -> float:
 
 
 class Operation:
-    """family/variant on tensors of PyTorch, launched through the library."""
+    """family/variant on tensors of PyTorch, launched through the library. `like` lends its tensors, of which the first
+    rows are used: so that one operation and one with fewer rows differ in nothing else."""
 
-    def __init__(self, library, variant: str, problem: str):
+    def __init__(self, library, variant: str, problem: str, like=None):
         import torch
 
         rows, cols = map(int, problem.split("x"))
         generator = torch.Generator(device="cuda").manual_seed(1)
-        self.x = torch.randn(rows, cols, device="cuda", generator=generator)
-        self.bias = torch.randn(cols, device="cuda", generator=generator)
-        self.y = torch.full((rows, cols), math.nan, device="cuda")
+        self.x = like.x[:rows] if like else torch.randn(rows, cols, device="cuda", generator=generator)
+        self.bias = like.bias if like else torch.randn(cols, device="cuda", generator=generator)
+        self.y = like.y[:rows] if like else torch.empty(rows, cols, device="cuda")
+        self.y.fill_(math.nan)
         pointers = (ctypes.c_void_p * 3)(self.x.data_ptr(), self.bias.data_ptr(), self.y.data_ptr())
         self.library = library
         self.handle = library.mage_launch_open(f"gelu/{variant}/{problem}".encode(), pointers, 3)
@@ -84,54 +87,72 @@ def triton_timers() -> dict:
     }
 
 
-class Nvbench:
-    """Runs nvbench in this process; one call measures one operation and gives back its summaries, in microseconds."""
+def run_nvbench(operations: dict, cells: list[str]) -> dict:
+    """All cells "problem#k" in one run, since nvbench runs once a process: {cell: (summaries, seconds it took)}."""
+    bench = importlib.import_module("cuda.bench")
+    spent = {}
 
-    def __init__(self):
-        self.bench = importlib.import_module("cuda.bench")
-        self.operation = None
-        self.bench.register(self.measure).set_name("operation")
-
-    def measure(self, state) -> None:
-        operation = self.operation
+    def measure(state) -> None:
+        cell = state.get_string("cell")
+        operation = operations[cell.split("#")[0]]
+        begin = time.perf_counter()
         state.exec(lambda launch: operation.on(launch.get_stream().addressof()))
+        spent[cell] = time.perf_counter() - begin
 
-    def __call__(self, operation) -> dict:
-        self.operation = operation
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "nvbench.json"
-            self.bench.run_all_benchmarks(["nvbench", "--json", str(path), "--quiet"])
-            states = json.loads(path.read_text())["benchmarks"][0]["states"]
-        figures = {}
-        for summary in states[0]["summaries"]:
+    bench.register(measure).set_name("operation").add_string_axis("cell", cells)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "nvbench.json"
+        bench.run_all_benchmarks(["nvbench", "--json", str(path), "--quiet"])
+        states = json.loads(path.read_text())["benchmarks"][0]["states"]
+    found = {}
+    for state in states:
+        cell = next(axis["value"] for axis in state["axis_values"] if axis["name"] == "cell")
+        summaries = {}
+        for summary in state["summaries"] or []:
             value = next((item["value"] for item in summary.get("data", []) if item["name"] == "value"), None)
-            if "/gpu/" in summary["tag"] and value is not None:
-                figures[summary["tag"]] = float(value)
-        return {
-            tag: value * 1e6 if "/time/" in tag and "/stdev/relative" not in tag else value
-            for tag, value in figures.items()
-        }
+            if "/time/gpu/" in summary["tag"] and "relative" not in summary["tag"] and value is not None:
+                summaries[summary["tag"]] = float(value) * 1e6
+        found[cell] = (summaries, spent[cell])
+    return found
+
+
+def told_from(logs: list[float]) -> tuple[bool, bool]:
+    """Whether the 95 % t interval of the log ratios excludes 0, and whether it lies above."""
+    half = student_t_975(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    mean = statistics.mean(logs)
+    return abs(mean) > half, mean > half
 
 
 def seconds_to_tell(timer, base, slower) -> dict:
-    """Calls the timer on both in turn until the 95 % t interval of the log ratios lies above 0."""
-    logs, begin = [], time.perf_counter()
+    """Calls the timer on both in turn until the 95 % t interval of the log ratios excludes 0."""
+    logs, told, begin = [], False, time.perf_counter()
     while len(logs) < MOST_CALLS:
-        logs.append(-math.log(timer(base)))
-        logs[-1] += math.log(timer(slower))
-        n = len(logs)
-        if n < 3:
-            continue
-        half = student_t_975(n - 1) * statistics.stdev(logs) / math.sqrt(n)
-        if abs(statistics.mean(logs)) > half:
-            break
-    told = n >= 3 and statistics.mean(logs) > half
+        base_us = timer(base)
+        logs.append(math.log(timer(slower) / base_us))
+        if len(logs) >= 3:
+            decided, told = told_from(logs)
+            if decided:
+                break
     return {
         "told": told,
-        "calls": n,
+        "calls": len(logs),
         "seconds": time.perf_counter() - begin,
         "ratio": math.exp(statistics.mean(logs)),
     }
+
+
+def nvbench_seconds_to_tell(found: dict, base: str, slower: str) -> dict:
+    """The same rule on the cells of one run of nvbench."""
+    tag, logs, seconds, told = "nv/cold/time/gpu/mean", [], 0.0, False
+    for k in range(NVBENCH_PAIRS):
+        (first, first_s), (second, second_s) = found[f"{base}#{k}"], found[f"{slower}#{k}"]
+        logs.append(math.log(second[tag] / first[tag]))
+        seconds += first_s + second_s
+        if len(logs) >= 3:
+            decided, told = told_from(logs)
+            if decided:
+                break
+    return {"told": told, "calls": len(logs), "seconds": seconds, "ratio": math.exp(statistics.mean(logs))}
 
 
 def mage_rounds(store: dict, name: str) -> list[tuple[float, float]]:
@@ -144,7 +165,9 @@ def mage_rounds(store: dict, name: str) -> list[tuple[float, float]]:
 
 
 def mage_seconds_to_tell(store: dict, base: str, slower: str) -> dict:
-    """The same rule on the rounds of two problems: unpaired, so Welch's interval."""
+    """The same rule on the rounds of two problems: unpaired, so Welch's interval. Samples take a share of a run's wall
+    time; gates, settling and inputs the rest, which is shared out by it."""
+    share = store["mage"]["end"]["inside_samples_s"] / store["mage"]["end"]["wall_s"]
     first, second = mage_rounds(store, base), mage_rounds(store, slower)
     for n in range(3, min(len(first), len(second)) + 1):
         a, b = [x for x, _ in first[:n]], [x for x, _ in second[:n]]
@@ -157,7 +180,7 @@ def mage_seconds_to_tell(store: dict, base: str, slower: str) -> dict:
     return {
         "told": told,
         "calls": n,
-        "seconds": sum(s for _, s in first[:n]) + sum(s for _, s in second[:n]),
+        "seconds": (sum(s for _, s in first[:n]) + sum(s for _, s in second[:n])) / share,
         "ratio": math.exp(difference),
     }
 
@@ -192,39 +215,36 @@ def measure(arguments) -> dict:
     aggregates = {row["name"]: row for row in store["mage"]["aggregates"]}
     result["mage_store"] = store_path.name
     timers = triton_timers()
+    operations = {name: Operation(library, arguments.variant, name) for name in PLANTED.values()}
+    for problem in PROBLEMS:
+        like = operations.get(PLANTED.get(problem))
+        operations[problem] = Operation(library, arguments.variant, problem, like)
+    cells = [f"{problem}#0" for problem in PROBLEMS if problem not in PLANTED]
+    for problem, planted in PLANTED.items():
+        cells += [f"{name}#{k}" for k in range(NVBENCH_PAIRS) for name in (problem, planted)]
     try:
-        nvbench = Nvbench()
+        nvbench = run_nvbench(operations, cells)
     except Exception as error:  # whatever a foreign wheel throws is what is written down
-        nvbench = None
+        nvbench = {}
         result["unavailable"]["nvbench"] = f"{type(error).__name__}: {error}"
     for problem in PROBLEMS:
-        operation = Operation(library, arguments.variant, problem)
         figures = result["figures"].setdefault(problem, {})
         for mode in MODES:
             row = aggregates[f"gelu/{arguments.variant}/{problem}/{mode}"]
             figures[f"mage_bench {mode}"] = {"us": row["median_us"], "floor_us": row["floor_us"]}
         for name, timer in timers.items():
-            figures[name] = {"us": timer(operation)}
+            figures[name] = {"us": timer(operations[problem])}
         if nvbench:
-            try:
-                figures["nvbench"] = {"summaries": nvbench(operation)}
-            except Exception as error:
-                result["unavailable"]["nvbench"] = f"{type(error).__name__}: {error}"
-                nvbench = None
-        print(f"{problem}: {json.dumps(figures)}", file=sys.stderr)
+            figures["nvbench"] = {"summaries": nvbench[f"{problem}#0"][0]}
     for problem, planted in PLANTED.items():
-        base, slower = (Operation(library, arguments.variant, name) for name in (problem, planted))
         telling = result["telling"].setdefault(problem, {})
-        asked = dict(timers)
+        for name, timer in timers.items():
+            telling[name] = [seconds_to_tell(timer, operations[problem], operations[planted]) for _ in range(TRIALS)]
         if nvbench:
-            asked["nvbench cold mean"] = lambda op: nvbench(op)["nv/cold/time/gpu/mean"]
-        for name, timer in asked.items():
-            trials = 1 if name.startswith("nvbench") else TRIALS
-            telling[name] = [seconds_to_tell(timer, base, slower) for _ in range(trials)]
+            telling["nvbench cold mean"] = [nvbench_seconds_to_tell(nvbench, problem, planted)]
         for mode in MODES:
             names = (f"gelu/{arguments.variant}/{name}/{mode}" for name in (problem, planted))
             telling[f"mage_bench {mode}"] = [mage_seconds_to_tell(store, *names)]
-        print(f"{problem}: {json.dumps(telling)}", file=sys.stderr)
     return result
 
 
