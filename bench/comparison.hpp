@@ -22,10 +22,10 @@ struct ComparisonOptions {
   double min_effect = 0.01;  ///< a difference below it is never claimed, whatever its interval says
 };
 
-/// A candidate against a baseline.
+/// A candidate against a baseline. Where it is `not_comparable` the figures are as below.
 struct Comparison {
-  double baseline_us = 0, candidate_us = 0;  ///< medians of the round medians used
-  double ratio = 1;                          ///< candidate / baseline: above 1 is slower
+  double baseline_us = 0, candidate_us = 0;      ///< medians of the round medians used
+  double ratio = 1;                              ///< candidate / baseline: above 1 is slower
   std::optional<statistics::Interval> interval;  ///< of the ratio, level 1 - alpha, not adjusted for the table
   double hodges_lehmann_ratio = 1;               ///< the same by ranks: a check on the former
   std::optional<double> p_value;                 ///< two-sided t test that the ratio is 1
@@ -35,13 +35,19 @@ struct Comparison {
   bool paired = false;
   Word word = Word::inconclusive;  ///< set by decide()
   std::string why;                 ///< of `inconclusive` and `not_comparable`, in words
+  bool barred = false;             ///< flags or too few rounds allow no verdict; `why` says which
+  std::vector<std::string> notes;  ///< what a reader should know and what forbids no verdict
 };
 
 /// Paired by round number: t on log(candidate / baseline). Rounds that only one of the two has are left out.
-/// The interval reaches at least the clock's step (`quantum_us` of each) to either side.
+/// The interval reaches at least half the clock's step of each (`quantum_us` / median) to either side of the ratio, and
+/// where the rounds' ratios are equal, p is 1 within that reach and 0 beyond it.
+/// Both functions: other inputs, another mode or a median that is no positive time are `not_comparable`; rounds that do
+/// not ascend throw std::invalid_argument. The word is decide()'s otherwise.
 [[nodiscard]] Comparison compare_paired(const StoredBenchmark& baseline, const StoredBenchmark& candidate,
                                         const ComparisonOptions& options);
-/// Welch's t on the logarithms of the round medians. What moves between two runs is in no such interval.
+/// Welch's t on the logarithms of the round medians; the interval as above. What moves between two runs is in no such
+/// interval.
 [[nodiscard]] Comparison compare_unpaired(const StoredBenchmark& baseline, const StoredBenchmark& candidate,
                                           const ComparisonOptions& options);
 
@@ -49,7 +55,8 @@ struct Comparison {
 /// - `faster` / `slower`: adjusted p < alpha, the interval excludes 1, and |ratio - 1| >= min_effect;
 /// - `equivalent`: the interval lies inside (1 - min_effect, 1 + min_effect);
 /// - `inconclusive` otherwise, and where a side is flagged `unstable`, `launch_bound` or has fewer than 3 rounds.
-/// What is already `not_comparable` stays so and takes no part in Holm.
+/// What is already `not_comparable` stays so and takes no part in Holm. Deciding again, with other options too, starts
+/// afresh; only the intervals keep the alpha that they were made with.
 void decide(std::span<Comparison> table, const ComparisonOptions& options);
 
 }  // namespace mage

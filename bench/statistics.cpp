@@ -11,7 +11,6 @@
 #include "mage_bench/random.hpp"
 
 namespace mage::statistics {
-namespace {
 
 void require_finite(const char* function, std::span<const double> samples) {
   if (samples.empty()) throw std::invalid_argument{std::string{function} + ": no samples"};
@@ -20,6 +19,8 @@ void require_finite(const char* function, std::span<const double> samples) {
     throw std::invalid_argument{std::string{function} + ": sample " + std::to_string(bad - samples.begin()) + " is " +
                                 std::to_string(*bad)};
 }
+
+namespace {
 
 void require_inside(const char* function, const char* name, double value, double above, double below) {
   if (!(value > above && value < below))
@@ -41,6 +42,10 @@ double sorted_quantile(std::span<const double> sorted, double p) {
   const double low = sorted[index];
   const double high = sorted[std::min(index + 1, sorted.size() - 1)];
   return low + (position - static_cast<double>(index)) * (high - low);
+}
+
+bool all_equal(std::span<const double> samples) {
+  return std::all_of(samples.begin(), samples.end(), [&](double x) { return x == samples[0]; });
 }
 
 double mean(std::span<const double> values) {
@@ -77,7 +82,8 @@ double tail_over_density(double t, double dof) {
   const double x = dof / (dof + t * t), a = dof / 2, b = 0.5;
   double d = 1 / (1 - (a + b) * x / (a + 1));
   double c = 1, fraction = d;
-  for (double m = 1; std::fabs(d * c - 1) > 1e-16 || m == 1; m += 1) {
+  // Rounding can keep the last factor from ever being 1.
+  for (double m = 1; std::fabs(d * c - 1) > 1e-15 || m == 1; m += 1) {
     const auto step = [&](double coefficient) {
       d = 1 / (1 + coefficient * d);
       c = 1 + coefficient / c;
@@ -85,7 +91,7 @@ double tail_over_density(double t, double dof) {
     };
     step(m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)));
     step(-(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)));
-    if (m > 1e5) throw std::logic_error{"student_t_quantile: the continued fraction did not converge"};
+    if (m > 1e5) throw std::logic_error{"Student's t: the continued fraction did not converge"};
   }
   return fraction * t / dof;
 }
@@ -133,7 +139,7 @@ double quantile(std::span<const double> samples, double p) {
 std::optional<double> lag1_autocorrelation(std::span<const double> samples) {
   require_finite("lag1_autocorrelation", samples);
   // Equal samples can differ from their own mean by a rounding, which would correlate.
-  if (std::all_of(samples.begin(), samples.end(), [&](double x) { return x == samples[0]; })) return std::nullopt;
+  if (all_equal(samples)) return std::nullopt;
   const double center = mean(samples);
   double products = 0, squares = 0, previous = 0;
   for (const double x : samples) {
@@ -179,6 +185,52 @@ double student_t_quantile(double p, double dof) {
   return p < 0.5 ? -t : t;
 }
 
+double student_t_p_value(double t, double dof) {
+  if (!(std::fabs(t) <= 1e150))
+    throw std::invalid_argument{"student_t_p_value: t is " + std::to_string(t) + ", outside [-1e150, 1e150]"};
+  if (!(dof >= 1 && dof <= 1e6))
+    throw std::invalid_argument{"student_t_p_value: dof is " + std::to_string(dof) + ", outside [1, 1e6]"};
+  const double size = std::fabs(t), density = student_density(size, dof);
+  if (size * size < 9) return 1 - 2 * density * center_over_density(size, dof);
+  return 2 * density * tail_over_density(size, dof);
+}
+
+std::optional<MeanEstimate> mean_estimate(std::span<const double> samples) {
+  require_finite("mean_estimate", samples);
+  if (samples.size() < 2) return std::nullopt;
+  const auto n = static_cast<double>(samples.size());
+  // Equal samples can differ from their own mean by a rounding.
+  if (all_equal(samples)) return MeanEstimate{samples[0], 0, n - 1};
+  const double center = mean(samples);
+  double squares = 0;
+  for (const double x : samples) squares += (x - center) * (x - center);
+  return MeanEstimate{center, std::sqrt(squares / (n - 1) / n), n - 1};
+}
+
+std::optional<MeanEstimate> welch_estimate(std::span<const double> baseline, std::span<const double> candidate) {
+  require_finite("welch_estimate", baseline);
+  require_finite("welch_estimate", candidate);
+  const auto a = mean_estimate(baseline), b = mean_estimate(candidate);
+  if (!a || !b) return std::nullopt;
+  const double error = std::hypot(a->standard_error, b->standard_error);
+  if (error == 0) return MeanEstimate{b->mean - a->mean, 0, a->dof + b->dof};
+  // Welch and Satterthwaite's, with the shares of the variance so that nothing is raised to the fourth power.
+  const double share_a = std::pow(a->standard_error / error, 2), share_b = std::pow(b->standard_error / error, 2);
+  const double dof = 1 / (share_a * share_a / a->dof + share_b * share_b / b->dof);
+  return MeanEstimate{b->mean - a->mean, error, std::max(dof, std::min(a->dof, b->dof))};  // less is a rounding
+}
+
+Interval t_interval(const MeanEstimate& estimate, double level) {
+  require_inside("t_interval", "level", level, 0, 1);
+  const double half = student_t_quantile(0.5 + level / 2, estimate.dof) * estimate.standard_error;
+  return {estimate.mean - half, estimate.mean + half};
+}
+
+double t_test_p_value(const MeanEstimate& estimate) {
+  if (estimate.standard_error == 0) return estimate.mean == 0 ? 1 : 0;
+  return student_t_p_value(std::clamp(estimate.mean / estimate.standard_error, -1e150, 1e150), estimate.dof);
+}
+
 std::optional<Interval> t_interval_us(std::span<const double> round_medians_us, double level) {
   require_finite("t_interval_us", round_medians_us);
   require_inside("t_interval_us", "level", level, 0, 1);
@@ -189,14 +241,10 @@ std::optional<Interval> t_interval_us(std::span<const double> round_medians_us, 
                                   " us; only positive times have a logarithm"};
     logs.push_back(std::log(median_us));
   }
-  const auto n = static_cast<double>(logs.size());
-  if (logs.size() < 2) return std::nullopt;
-  const double center = mean(logs);
-  double squares = 0;
-  for (const double x : logs) squares += (x - center) * (x - center);
-  const double standard_error = std::sqrt(squares / (n - 1) / n);
-  const double half = student_t_quantile(0.5 + level / 2, n - 1) * standard_error;
-  return Interval{std::exp(center - half), std::exp(center + half)};
+  const auto estimate = mean_estimate(logs);
+  if (!estimate) return std::nullopt;
+  const Interval interval = t_interval(*estimate, level);
+  return Interval{std::exp(interval.low), std::exp(interval.high)};
 }
 
 std::optional<Interval> bootstrap_interval_us(std::span<const double> round_medians_us, std::uint64_t seed,

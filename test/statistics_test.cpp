@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mage_bench/random.hpp"
@@ -76,6 +78,27 @@ TEST(Statistics, StudentQuantileAgreesWithSciPy) {
     expect_close(student_t_quantile(point["p"], point["dof"]), point["value"], 1e-10, point.dump());
 }
 
+TEST(Statistics, StudentPValueAgreesWithSciPy) {
+  const auto& grid = scipy()["student_t_p_value"];
+  ASSERT_GE(grid.size(), 150U);
+  double least = 1;
+  for (const auto& point : grid) {
+    const double t = point["t"], p = student_t_p_value(t, point["dof"]);
+    expect_close(p, point["value"], 1e-10, point.dump());
+    EXPECT_EQ(p, student_t_p_value(-t, point["dof"]));
+    least = std::min(least, p);
+  }
+  EXPECT_LT(least, 1e-200);
+}
+
+// Also over t and degrees of freedom that no table has: the two are each other's inverse.
+TEST(Statistics, StudentPValueInvertsTheQuantile) {
+  for (double dof = 1; dof <= 1e6; dof *= 1.31)
+    for (double p = 0.99; p > 1e-90; p *= p < 1e-3 ? 1e-3 : 0.83)
+      expect_close(student_t_p_value(student_t_quantile(p / 2, dof), dof), p, 2e-11,
+                   "p " + std::to_string(p) + " dof " + std::to_string(dof));
+}
+
 // Closed forms, exact for one and two degrees of freedom.
 TEST(Statistics, StudentQuantileAgreesWithItsClosedForms) {
   const double pi = std::acos(-1.0);
@@ -91,6 +114,112 @@ TEST(Statistics, StudentQuantileAgreesWithItsClosedForms) {
   EXPECT_NEAR(student_t_quantile(0.975, 1e6), z + (z * z * z + z) / 4e6, 5e-12);  // the next term is 3e-12
 }
 
+TEST(Statistics, RankTestsAgreeWithSciPy) {
+  ASSERT_GE(scipy()["signed_rank"].size(), 10U);
+  for (const auto& [name, set] : scipy()["signed_rank"].items()) {
+    const Samples differences = set["differences"];
+    expect_close(wilcoxon_signed_rank_p_value(differences), set["p"], 1e-12, name);
+    EXPECT_NEAR(hodges_lehmann(differences), set["hodges_lehmann"].get<double>(), 1e-15) << name;
+  }
+  ASSERT_GE(scipy()["rank_sum"].size(), 10U);
+  for (const auto& [name, set] : scipy()["rank_sum"].items()) {
+    const Samples baseline = set["baseline"], candidate = set["candidate"];
+    expect_close(wilcoxon_rank_sum_p_value(baseline, candidate), set["p"], 1e-12, name);
+    expect_close(wilcoxon_rank_sum_p_value(candidate, baseline), set["p"], 1e-12, name + " swapped");
+    EXPECT_EQ(hodges_lehmann_shift(baseline, candidate), set["hodges_lehmann_shift"].get<double>()) << name;
+    EXPECT_EQ(hodges_lehmann_shift(candidate, baseline), -set["hodges_lehmann_shift"].get<double>()) << name;
+  }
+}
+
+TEST(Statistics, WelchAgreesWithSciPy) {
+  int compared = 0;
+  for (const auto& [name, set] : scipy()["rank_sum"].items()) {
+    if (!set.contains("welch")) continue;
+    const auto& expected = set["welch"];
+    const auto estimate = welch_estimate(set["baseline"].get<Samples>(), set["candidate"].get<Samples>());
+    ASSERT_TRUE(estimate) << name;
+    expect_close(estimate->dof, expected["dof"], 1e-12, name + " dof");
+    expect_close(t_test_p_value(*estimate), expected["p"], 1e-10, name + " p");
+    const auto interval = t_interval(*estimate);
+    EXPECT_NEAR(interval.low, expected["low"].get<double>(), 1e-9) << name;
+    EXPECT_NEAR(interval.high, expected["high"].get<double>(), 1e-9) << name;
+    ++compared;
+  }
+  EXPECT_GE(compared, 6);
+}
+
+TEST(Statistics, WelchOfOneSidedSpreadHasThatSidesFreedom) {
+  const auto estimate = welch_estimate(Samples{2, 2, 2, 2}, Samples{3, 4});
+  ASSERT_TRUE(estimate);
+  EXPECT_DOUBLE_EQ(estimate->mean, 1.5);
+  EXPECT_DOUBLE_EQ(estimate->standard_error, 0.5);
+  EXPECT_DOUBLE_EQ(estimate->dof, 1);
+}
+
+TEST(Statistics, ATTestWithoutSpreadKnows) {
+  const auto nothing = mean_estimate(Samples(5, 0.0)), something = mean_estimate(Samples(7, 0.1));
+  ASSERT_TRUE(nothing && something);
+  EXPECT_EQ(something->standard_error, 0);  // seven times 0.1 is not 0.7
+  EXPECT_EQ(t_test_p_value(*nothing), 1);
+  EXPECT_EQ(t_test_p_value(*something), 0);
+  const auto sides = welch_estimate(Samples{1, 1}, Samples{2, 2, 2});
+  ASSERT_TRUE(sides);
+  EXPECT_EQ(sides->dof, 3);
+  EXPECT_EQ(t_test_p_value(*sides), 0);
+  EXPECT_EQ(t_test_p_value({.mean = 1e200, .standard_error = 1e-200, .dof = 9}), 0);
+}
+
+// By hand.
+TEST(Statistics, RankEstimatesOfFewSamples) {
+  EXPECT_EQ(hodges_lehmann(Samples{1, 2, 9}), 3.5);                       // of 1, 1.5, 2, 5, 5.5, 9
+  EXPECT_EQ(hodges_lehmann(Samples{-4, 4}), 0);                           // of -4, 0, 4
+  EXPECT_EQ(hodges_lehmann(Samples{-3, -1, -0.0}), -1.25);                // of -3, -2, -1.5, -1, -0.5, 0
+  EXPECT_EQ(hodges_lehmann_shift(Samples{1, 2}, Samples{4, 8, 9}), 6.5);  // of 2, 3, 6, 7, 7, 8
+  EXPECT_EQ(hodges_lehmann_shift(Samples{5}, Samples{3}), -2);
+  EXPECT_EQ(wilcoxon_signed_rank_p_value(Samples{1, 1, -1}), 1);        // ranks 2, 2, 2: 4 of 8 sums are at most 2
+  EXPECT_EQ(wilcoxon_signed_rank_p_value(Samples{1, 2, 3, 4}), 0.125);  // 1 of 16
+  EXPECT_EQ(wilcoxon_signed_rank_p_value(Samples{-1, 2, 3, 4}), 0.25);  // 2 of 16
+  EXPECT_EQ(wilcoxon_signed_rank_p_value(Samples{0, 2, 3, 0, 4, 1}), 0.125);    // zeros count for nothing
+  EXPECT_EQ(wilcoxon_rank_sum_p_value(Samples{1, 2}, Samples{3, 4}), 1.0 / 3);  // 1 of 6
+  EXPECT_EQ(wilcoxon_rank_sum_p_value(Samples{1, 1}, Samples{1, 2}), 1);        // 3 of 6 are as low
+}
+
+TEST(Statistics, RankTestsGoOnWhereCountingEnds) {
+  Samples differences, baseline, candidate;
+  for (int i = 1; i <= 50; ++i) {
+    differences.push_back(i % 3 == 0 ? -i : i);
+    (i % 2 == 0 ? baseline : candidate).push_back(i % 6 == 0 ? i + 30.5 : i);
+  }
+  const double counted = wilcoxon_signed_rank_p_value(differences);
+  differences.push_back(0);  // not a difference: still counted
+  EXPECT_EQ(wilcoxon_signed_rank_p_value(differences), counted);
+  differences.back() = 25.5;
+  EXPECT_NEAR(wilcoxon_signed_rank_p_value(differences) / counted, 1, 0.3);
+  const double dealt = wilcoxon_rank_sum_p_value(baseline, candidate);
+  baseline.push_back(27.5);
+  EXPECT_NEAR(wilcoxon_rank_sum_p_value(baseline, candidate) / dealt, 1, 0.3);
+  EXPECT_EQ(wilcoxon_rank_sum_p_value(Samples(40, 2.0), Samples(30, 2.0)), 1);
+}
+
+TEST(Statistics, HodgesLehmannOfManySamplesNeedsNoListOfPairs) {
+  Samples samples(100001);  // 5e9 pairs
+  for (std::size_t i = 0; i < samples.size(); ++i) samples[i] = static_cast<double>(i * 7919 % samples.size());
+  EXPECT_EQ(hodges_lehmann(samples), 50000);
+  EXPECT_EQ(hodges_lehmann_shift(samples, samples), 0);
+}
+
+TEST(Statistics, HolmByHand) {
+  EXPECT_EQ(holm_adjusted(Samples{0.25}), (Samples{0.25}));
+  // Sorted 0.01, 0.02, 0.03, 0.04 by 4, 3, 2, 1: 0.04, 0.06, 0.06, and 0.04 held up by the one before.
+  const auto adjusted = holm_adjusted(Samples{0.04, 0.01, 0.03, 0.02});
+  const Samples expected{0.06, 0.04, 0.06, 0.06};
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_DOUBLE_EQ(adjusted[i], expected[i]) << i;
+  EXPECT_EQ(holm_adjusted(Samples{0.5, 0, 1, 0.5}), (Samples{1, 0, 1, 1}));
+  EXPECT_EQ(holm_adjusted(Samples{0.25, 0.25}), (Samples{0.5, 0.5}));
+  EXPECT_THROW(static_cast<void>(holm_adjusted(Samples{0.1, 1.1})), std::invalid_argument);
+  EXPECT_THROW(static_cast<void>(holm_adjusted(Samples{-0.1})), std::invalid_argument);
+}
+
 TEST(Statistics, NoSamplesAndNoNumbersThrow) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double infinity = std::numeric_limits<double>::infinity();
@@ -102,6 +231,16 @@ TEST(Statistics, NoSamplesAndNoNumbersThrow) {
     EXPECT_THROW(static_cast<void>(drift(bad)), std::invalid_argument);
     EXPECT_THROW(static_cast<void>(t_interval_us(bad)), std::invalid_argument);
     EXPECT_THROW(static_cast<void>(bootstrap_interval_us(bad, 1)), std::invalid_argument);
+    EXPECT_THROW(static_cast<void>(mean_estimate(bad)), std::invalid_argument);
+    EXPECT_THROW(static_cast<void>(hodges_lehmann(bad)), std::invalid_argument);
+    EXPECT_THROW(static_cast<void>(wilcoxon_signed_rank_p_value(bad)), std::invalid_argument);
+    EXPECT_THROW(static_cast<void>(holm_adjusted(bad)), std::invalid_argument);
+    const Samples good{0.5};
+    for (const auto& [baseline, candidate] : {std::pair{bad, good}, std::pair{good, bad}}) {
+      EXPECT_THROW(static_cast<void>(welch_estimate(baseline, candidate)), std::invalid_argument);
+      EXPECT_THROW(static_cast<void>(hodges_lehmann_shift(baseline, candidate)), std::invalid_argument);
+      EXPECT_THROW(static_cast<void>(wilcoxon_rank_sum_p_value(baseline, candidate)), std::invalid_argument);
+    }
   }
 }
 
@@ -116,8 +255,13 @@ TEST(Statistics, ArgumentsOutOfRangeThrow) {
   }
   for (const double p : {0.0, 1e-101, 1.0})
     EXPECT_THROW(static_cast<void>(student_t_quantile(p, 5)), std::invalid_argument);
-  for (const double dof : {0.0, 0.5, 1e7, nan})
+  for (const double dof : {0.0, 0.5, 1e7, nan}) {
     EXPECT_THROW(static_cast<void>(student_t_quantile(0.9, dof)), std::invalid_argument);
+    EXPECT_THROW(static_cast<void>(student_t_p_value(1, dof)), std::invalid_argument);
+  }
+  for (const double t : {1e151, -1e151, nan})
+    EXPECT_THROW(static_cast<void>(student_t_p_value(t, 5)), std::invalid_argument);
+  EXPECT_THROW(static_cast<void>(t_interval({.mean = 1, .standard_error = 1, .dof = 9}, 1)), std::invalid_argument);
   EXPECT_THROW(static_cast<void>(mad(samples, -1)), std::invalid_argument);
   EXPECT_THROW(static_cast<void>(mad(samples, nan)), std::invalid_argument);
   EXPECT_THROW(static_cast<void>(bootstrap_interval_us(samples, 1, 0.95, 0)), std::invalid_argument);
@@ -134,6 +278,14 @@ TEST(Statistics, OneSampleHasAPlaceButNoSpread) {
   EXPECT_EQ(drift(one), std::nullopt);
   EXPECT_EQ(t_interval_us(one), std::nullopt);
   EXPECT_EQ(bootstrap_interval_us(one, 1), std::nullopt);
+  EXPECT_FALSE(mean_estimate(one));
+  EXPECT_FALSE(welch_estimate(one, Samples{1, 2}));
+  EXPECT_FALSE(welch_estimate(Samples{1, 2}, one));
+  EXPECT_EQ(hodges_lehmann(one), 4.5);
+  EXPECT_EQ(hodges_lehmann_shift(one, Samples{5}), 0.5);
+  EXPECT_EQ(wilcoxon_signed_rank_p_value(one), 1);
+  EXPECT_EQ(wilcoxon_signed_rank_p_value(Samples{0}), 1);
+  EXPECT_EQ(wilcoxon_rank_sum_p_value(one, Samples{5}), 1);
 }
 
 TEST(Statistics, EqualSamplesGiveAnEmptyInterval) {
