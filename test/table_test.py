@@ -82,6 +82,40 @@ class Table(unittest.TestCase):
         self.assertNotEqual(table.rewrite(whole.replace("120.0", "99.0"), self.root), whole.replace("120.0", "99.0"))
 
 
+class OtherTables(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        check = {"what": "a|b", "expected": "1", "measured": "2", "outcome": "failed"}
+        proof = {"name": "order", "outcome": "failed", "reason": "", "checks": [check]}
+        (self.root / "s.json").write_text(json.dumps({"mage": {"selftest": [proof]}}))
+        peers = {"variant": "v", "figures": {"8x8": {"do_bench": {"us": 3.25}}}, "telling": {}}
+        (self.root / "p.json").write_text(json.dumps(peers))
+
+    def page(self, kind, spec):
+        return table.rewrite(f"before\n<!-- {kind} {spec} -->\n<!-- end {kind} -->\nafter", self.root)
+
+    def test_the_checks_of_a_proof(self):
+        page = self.page("selftest", "s.json order")
+        self.assertIn("| a\\|b | 1 | 2 | failed |\n\norder: failed\n<!-- end selftest -->\nafter", page)
+
+    def test_what_other_timers_say(self):
+        self.assertIn("| do_bench | 3.25 |", self.page("peers", "p.json figures"))
+
+    def test_what_is_not_there_is_an_error(self):
+        for kind, spec in (
+            ("selftest", "s.json none"),
+            ("selftest", "p.json order"),
+            ("selftest", "s.json"),
+            ("peers", "p.json other"),
+            ("peers", "none.json figures"),
+            ("agreement", "s.json"),
+        ):
+            with self.subTest(spec), self.assertRaises(table.TableError):
+                self.page(kind, spec)
+
+
 class Agreement(unittest.TestCase):
     def test_counts_shifts_and_names_what_moved(self):
         def store(path, rows):

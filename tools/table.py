@@ -11,7 +11,11 @@ One row a variant, one column a problem and mode: the median over rounds in micr
 fastest row of that family in the same column over this row follows in brackets: 1 means as fast as that. The two are
 of one run, but not paired by round. Letters are the row's flags; a line below the table says which.
 
-How two stores agree (tools/agreement.py) stands between <!-- agreement A B --> and <!-- end agreement -->.
+In the same way, each with its own end mark:
+
+    <!-- agreement A B -->                  how two stores agree, by tools/agreement.py
+    <!-- selftest STORE PROOF -->           the checks of a proof of the self-test
+    <!-- peers FILE figures|telling -->     what other timers say, by tools/peer_timers.py
 
     tools/table.py README.md docs/*.md      rewrite the tables
     tools/table.py --check README.md        exit 1 where a table is not what its store says
@@ -24,10 +28,9 @@ import sys
 from pathlib import Path
 
 import agreement
+import peer_timers
 
 ROOT = Path(__file__).resolve().parent.parent
-BLOCK = re.compile(r"<!-- table (?P<spec>[^>]*?) -->\n(?P<body>.*?)<!-- end table -->", re.DOTALL)
-AGREEMENT = re.compile(r"<!-- agreement (?P<first>\S+) (?P<second>\S+) -->\n.*?<!-- end agreement -->", re.DOTALL)
 KEYS = {"store", "problems", "modes", "families", "beside"}
 
 
@@ -121,27 +124,63 @@ def render(spec_text: str, root: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def words(spec: str, count: int, kind: str) -> list[str]:
+    found = spec.split()
+    if len(found) != count:
+        raise TableError(f"a mark of {kind} takes {count} words, not '{spec}'")
+    return found
+
+
+def render_agreement(spec: str, root: Path) -> str:
+    first, second = words(spec, 2, "agreement")
+    return agreement.summary(root / first, root / second)
+
+
+def render_selftest(spec: str, root: Path) -> str:
+    path, name = words(spec, 2, "selftest")
+    try:
+        proofs = {proof["name"]: proof for proof in json.loads((root / path).read_text())["mage"]["selftest"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TableError(f"{path}: not the store of a self-test: {error!r}") from error
+    if name not in proofs:
+        raise TableError(f"{path} has no proof {name}; it has {', '.join(proofs)}")
+    proof = proofs[name]
+    lines = ["| what | expected | measured | verdict |", "| --- | --- | --- | --- |"]
+    for check in proof["checks"]:
+        cells = (str(check[key]).replace("|", "\\|") for key in ("what", "expected", "measured", "outcome"))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + f"\n\n{name}: {proof['outcome']}{'. ' + proof['reason'] if proof['reason'] else ''}\n"
+
+
+def render_peers(spec: str, root: Path) -> str:
+    path, which = words(spec, 2, "peers")
+    try:
+        result = json.loads((root / path).read_text())
+        tables = {"figures": peer_timers.figures_table, "telling": peer_timers.telling_table}
+        return tables[which](result) + "\n"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TableError(f"{path}: no table '{which}' of tools/peer_timers.py: {error!r}") from error
+
+
+RENDERERS = {"table": render, "agreement": render_agreement, "selftest": render_selftest, "peers": render_peers}
+BLOCK = re.compile(
+    rf"<!-- (?P<kind>{'|'.join(RENDERERS)}) (?P<spec>[^>]*?) -->\n(?P<body>.*?)<!-- end (?P=kind) -->", re.DOTALL
+)
+
+
 def check_marks(text: str) -> None:
     """A broken end mark would swallow what stands between two tables."""
-    for kind, pattern in (("table", BLOCK), ("agreement", AGREEMENT)):
-        found = [match[0] for match in pattern.finditer(text)]
-        begins = len(re.findall(rf"<!-- {kind} ", text))
-        ends = text.count(f"<!-- end {kind} -->")
-        if not begins == ends == len(found) or any(block.count("<!-- ") != 2 for block in found):
-            raise TableError(f"{begins} marks begin a {kind} and {ends} end one; each needs its own end mark")
+    found = [match[0] for match in BLOCK.finditer(text)]
+    begins = len(re.findall(rf"<!-- (?:{'|'.join(RENDERERS)}) ", text))
+    ends = len(re.findall(rf"<!-- end (?:{'|'.join(RENDERERS)}) -->", text))
+    if not begins == ends == len(found) or any(block.count("<!-- ") != 2 for block in found):
+        raise TableError(f"{begins} marks begin a table and {ends} end one; each needs its own end mark")
 
 
 def rewrite(text: str, root: Path) -> str:
     check_marks(text)
-    text = BLOCK.sub(
-        lambda m: f"<!-- table {m['spec']} -->\n{render(m['spec'], root)}<!-- end table -->",
-        text,
-    )
-    return AGREEMENT.sub(
-        lambda m: (
-            f"<!-- agreement {m['first']} {m['second']} -->\n"
-            f"{agreement.summary(root / m['first'], root / m['second'])}<!-- end agreement -->"
-        ),
+    return BLOCK.sub(
+        lambda m: f"<!-- {m['kind']} {m['spec']} -->\n{RENDERERS[m['kind']](m['spec'], root)}<!-- end {m['kind']} -->",
         text,
     )
 
