@@ -44,6 +44,18 @@ std::string rate(const Json& value) {
   return value.is_null() || value == 0.0 ? "-" : fmt::format("{:.4g}", value.get<double>());
 }
 
+bool above_ceiling(const Json& row) {
+  const auto& ceiling = row.at("ceiling");
+  return !ceiling.is_null() && ceiling.at("fraction").get<double>() > 1;
+}
+
+/// How much of its ceiling a row reaches, in percent. Above it, a letter as in tools/table.py points to the legend.
+std::string share(const Json& row) {
+  const auto& ceiling = row.at("ceiling");
+  if (ceiling.is_null()) return "-";
+  return fmt::format("{:.1f}{}", 100 * ceiling.at("fraction").get<double>(), above_ceiling(row) ? " b" : "");
+}
+
 }  // namespace
 
 Console::Console(Color color) : terminal_{::isatty(STDERR_FILENO) == 1} {
@@ -81,15 +93,24 @@ void Console::table(const std::string& title, const std::vector<Json>& aggregate
   clear_progress();
   std::size_t width = 20;
   for (const auto& row : aggregates) width = std::max(width, row.at("name").get<std::string>().size());
+  // The column is there only where the run has ceilings to hold these rows against.
+  const bool ceilings =
+      std::any_of(aggregates.begin(), aggregates.end(), [](const Json& row) { return !row.at("ceiling").is_null(); });
+  const auto column = [&](const std::string& text) { return ceilings ? fmt::format(" {:>9}", text) : std::string{}; };
   std::string text = paint(title, "1") + '\n';
-  text += fmt::format("{:<{}} {:>10} {:>22} {:>8} {:>8} {:>8}  {}\n", "benchmark", width, "median us", "95 % interval",
-                      "floor", "GB/s", "TFLOP/s", "flags");
-  for (const auto& row : aggregates)
-    text += fmt::format("{:<{}} {:>10} {:>22} {:>8} {:>8} {:>8}  {}\n", row.at("name").get<std::string>(), width,
-                        microseconds(row.at("median_us")), interval(row.at("interval95_us")),
-                        microseconds(row.at("floor_us")), rate(row.at("gbytes_per_s")), rate(row.at("tflops")),
-                        paint(join(row.at("flags")), "33"));
-  put(stdout, text);
+  text += fmt::format("{:<{}} {:>10} {:>22} {:>8} {:>8} {:>8}{}  {}\n", "benchmark", width, "median us",
+                      "95 % interval", "floor", "GB/s", "TFLOP/s", column("ceiling %"), "flags");
+  std::string legend;
+  for (const auto& row : aggregates) {
+    const auto name = row.at("name").get<std::string>();
+    text +=
+        fmt::format("{:<{}} {:>10} {:>22} {:>8} {:>8} {:>8}{}  {}\n", name, width, microseconds(row.at("median_us")),
+                    interval(row.at("interval95_us")), microseconds(row.at("floor_us")), rate(row.at("gbytes_per_s")),
+                    rate(row.at("tflops")), column(share(row)), paint(join(row.at("flags")), "33"));
+    if (above_ceiling(row)) legend += fmt::format("  {}: {}\n", name, row.at("ceiling").at("why").get<std::string>());
+  }
+  if (!legend.empty()) legend = "b above_ceiling: faster than the limit that this run measured\n" + legend;
+  put(stdout, text + legend);
 }
 
 void Console::without_time(const Json& unavailable, const Json& failed) {

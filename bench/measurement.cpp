@@ -208,23 +208,31 @@ class Measurement {
   }
 
   void show(const ProblemPlan& problem) {
-    std::map<int, std::vector<const Json*>> rows;
-    for (const auto& entry : entries_) {
-      if (entry.at("kind") != "row") continue;
-      const int fixture = entry.at("row").at("family_index").get<int>();
-      if (std::find(problem.fixtures.begin(), problem.fixtures.end(), fixture) != problem.fixtures.end())
-        rows[fixture].push_back(&entry.at("row"));
-    }
     std::set<std::string> without_time;
     for (const auto& entry : entries_)
       if (entry.at("kind") == "status") without_time.insert(entry.at("name").get<std::string>());
-    std::vector<Json> aggregates;
-    for (const auto& [fixture, group] : rows)
-      if (!without_time.contains(group.front()->at("name").get<std::string>())) aggregates.push_back(aggregate(group));
-    if (!aggregates.empty())
-      console_.table(
-          fmt::format("{}/{}{}", problem.family->name(), problem.problem.name, problem.traced ? " (traced pass)" : ""),
-          aggregates);
+    // This problem's first, then what was measured of the machine's limits.
+    std::map<std::pair<bool, int>, RowGroup> rows;
+    for (const auto& entry : entries_) {
+      if (entry.at("kind") != "row") continue;
+      const auto& row = entry.at("row");
+      const int fixture = row.at("family_index").get<int>();
+      const bool other = std::find(problem.fixtures.begin(), problem.fixtures.end(), fixture) == problem.fixtures.end();
+      if ((!other || measures_a_limit(row)) && !without_time.contains(row.at("name").get<std::string>()))
+        rows[{other, fixture}].push_back(&row);
+    }
+    std::vector<RowGroup> groups;
+    std::size_t shown = 0;
+    for (const auto& [place, group] : rows) {
+      groups.push_back(group);
+      shown += place.first ? 0 : 1;
+    }
+    if (shown == 0) return;
+    auto table = aggregates(groups, entries_.front().at("device"));
+    table.resize(shown);
+    console_.table(
+        fmt::format("{}/{}{}", problem.family->name(), problem.problem.name, problem.traced ? " (traced pass)" : ""),
+        table);
   }
 
   /// True where the store was written. The journal goes only then.

@@ -39,6 +39,12 @@ int floor_samples(TimingMode mode) {
   throw std::logic_error{"floor_samples: unknown mode"};
 }
 
+Json work_json(const Work& work) {
+  Json json{{"flops", work.flops}, {"bytes_read", work.bytes_read}, {"bytes_written", work.bytes_written}};
+  if (work.ceiling_of) json["ceiling_of"] = to_string(*work.ceiling_of);
+  return json;
+}
+
 /// The profiler's capture range: open around the samples, closed however they end.
 class ProfiledRegion {
  public:
@@ -221,16 +227,14 @@ void Runner::open(std::size_t problem) {
     combined.update(digest);
   }
   session_->inputs_sha256 = combined.finish();
-  const auto work = plan.family->work(plan.problem);
-  events_.record(
-      {{"kind", "problem"},
-       {"family", plan.family->name()},
-       {"problem", plan.problem.name},
-       {"inputs_sha256", inputs},
-       {"tolerance", plan.family->tolerance(plan.problem)},
-       {"work", {{"flops", work.flops}, {"bytes_read", work.bytes_read}, {"bytes_written", work.bytes_written}}},
-       {"device_bytes", Case::device_bytes(operands)},
-       {"host_bytes", Case::host_bytes(operands)}});
+  events_.record({{"kind", "problem"},
+                  {"family", plan.family->name()},
+                  {"problem", plan.problem.name},
+                  {"inputs_sha256", inputs},
+                  {"tolerance", plan.family->tolerance(plan.problem)},
+                  {"work", work_json(plan.family->work(plan.problem))},
+                  {"device_bytes", Case::device_bytes(operands)},
+                  {"host_bytes", Case::host_bytes(operands)}});
   for (const int index : plan.fixtures) {
     if (plan_.fixtures[static_cast<std::size_t>(index)].status != Status::ok) continue;
     if (interrupt_signal != 0) return;
@@ -343,7 +347,6 @@ std::optional<bool> Runner::read_device_state(Device& device) {
 Json Runner::describe(const FixtureState& state, const Step& step) {
   const auto& fixture = *state.fixture;
   const auto& variant = *fixture.variant;
-  const auto work = fixture.family->work(fixture.problem);
   // A fixture that dropped out ran no round: name the one that really ran before.
   auto& last = session_->last_in_block[{fixture.mode, variant.on_host(), step.round}];
   Json block;
@@ -360,7 +363,7 @@ Json Runner::describe(const FixtureState& state, const Step& step) {
   block["sequence"] = sequence_++;
   block["position"] = step.position;
   block["predecessor"] = last.empty() ? Json(nullptr) : Json(last);
-  block["work"] = {{"flops", work.flops}, {"bytes_read", work.bytes_read}, {"bytes_written", work.bytes_written}};
+  block["work"] = work_json(fixture.family->work(fixture.problem));
   block["peak_gbytes_per_s"] =
       state.device->info().peak_gbytes_per_s > 0 ? Json(state.device->info().peak_gbytes_per_s) : Json(nullptr);
   block["samples_asked"] = state.samples_asked;

@@ -6,12 +6,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <stdexcept>
 
+#include "bench/ceilings.hpp"
 #include "bench/json_text.hpp"
 #include "bench/statistics.hpp"
 
@@ -51,13 +54,45 @@ Json without_kind(Json entry) {
   return entry;
 }
 
+bool has_flag(const Json& flags, const char* flag) {
+  return std::find(flags.begin(), flags.end(), flag) != flags.end();
+}
+
 void add_flag(Json& flags, const char* flag) {
-  if (std::find(flags.begin(), flags.end(), flag) == flags.end()) flags.push_back(flag);
+  if (!has_flag(flags, flag)) flags.push_back(flag);
 }
 
 double number_at(const Json& object, const char* key) { return object.at(key).get<double>(); }
 
 Json rate(double amount, double us, double scale) { return us > 0 ? Json(amount / us / scale) : Json(nullptr); }
+
+std::optional<Limit> limit_of(const Json& row) {
+  const auto& work = row.at("mage").at("work");
+  const auto named = work.find("ceiling_of");
+  return named != work.end() && named->is_string() ? parse_limit(named->get<std::string>()) : std::nullopt;
+}
+
+/// What the bounds need of one benchmark; rows of stores before there were ceilings lack some of it.
+TimedWork timed_work(const Json& row, const Json& aggregate) {
+  const auto& block = row.at("mage");
+  const auto& work = block.at("work");
+  TimedWork timed;
+  timed.name = row.at("name");
+  timed.mode = block.value("mode", std::string{});
+  timed.on_gpu = block.value("source", std::string{}).ends_with(".cu");
+  timed.unstable = has_flag(aggregate.at("flags"), flag::unstable);
+  timed.median_us = number_at(aggregate, "median_us");
+  timed.work = {number_at(work, "flops"), number_at(work, "bytes_read"), number_at(work, "bytes_written"),
+                limit_of(row)};
+  return timed;
+}
+
+/// As the driver says; 0 where no GPU took part.
+double l2_bytes(const Json& device) {
+  if (!device.is_object()) return 0;
+  const auto text = device.value("l2_bytes", Json(nullptr));
+  return text.is_string() ? std::strtod(text.get<std::string>().c_str(), nullptr) : 0;
+}
 
 /// Objects down to `depth` levels and the lists in them get a line for each member; what is deeper stays on one line.
 void append_text(const Json& value, int depth, int indent, std::string& text) {
@@ -149,6 +184,31 @@ Json aggregate(const std::vector<const Json*>& rows) {
   return summary;
 }
 
+std::vector<Json> aggregates(const std::vector<RowGroup>& groups, const Json& device) {
+  std::vector<Json> summaries;
+  std::vector<TimedWork> timed;
+  for (const auto& rows : groups) {
+    summaries.push_back(aggregate(rows));
+    timed.push_back(timed_work(*rows.front(), summaries.back()));
+  }
+  const auto ceilings = find_ceilings(timed, l2_bytes(device));
+  for (std::size_t i = 0; i < summaries.size(); ++i) {
+    auto& summary = summaries[i];
+    summary["ceiling"] = nullptr;
+    if (const auto& ceiling = ceilings[i]) {
+      summary["ceiling"] = {{"binds", to_string(ceiling->binds)},
+                            {"source", ceiling->source},
+                            {"bound_us", ceiling->bound_us},
+                            {"fraction", ceiling->fraction},
+                            {"why", ceiling->why}};
+      if (ceiling->fraction > 1) add_flag(summary["flags"], flag::above_ceiling);
+    }
+  }
+  return summaries;
+}
+
+bool measures_a_limit(const Json& row) { return limit_of(row).has_value(); }
+
 Json assemble_store(const std::vector<Json>& entries) {
   if (entries.empty() || entries.front().at("kind") != "header")
     throw std::runtime_error{"a journal begins with its header; these entries do not"};
@@ -182,15 +242,13 @@ Json assemble_store(const std::vector<Json>& entries) {
     rows.push_back(std::move(row));
   }
 
-  std::vector<std::string> names;
-  std::map<std::string, std::vector<const Json*>> rows_by_name;
+  std::map<std::string, std::size_t> group_by_name;
+  std::vector<RowGroup> groups;
   for (const auto& row : rows) {
-    auto& group = rows_by_name[row.at("name")];
-    if (group.empty()) names.push_back(row.at("name"));
-    group.push_back(&row);
+    const auto [place, added] = group_by_name.try_emplace(row.at("name"), groups.size());
+    if (added) groups.emplace_back();
+    groups[place->second].push_back(&row);
   }
-  Json aggregates = Json::array();
-  for (const auto& name : names) aggregates.push_back(aggregate(rows_by_name.at(name)));
 
   Json unavailable = Json::array();
   Json failed = Json::array();
@@ -213,7 +271,7 @@ Json assemble_store(const std::vector<Json>& entries) {
   mage["problems"] = std::move(problems);
   mage["unavailable"] = std::move(unavailable);
   mage["failed"] = std::move(failed);
-  mage["aggregates"] = std::move(aggregates);
+  mage["aggregates"] = aggregates(groups, header.at("device"));
   mage["gates"] = std::move(gates);
   mage["floors"] = std::move(floors);
   mage["device_state"] = std::move(device_state);

@@ -13,6 +13,7 @@ inline constexpr const char* store_schema = "mage_bench/store/1";
 
 /// Flags of a row or an aggregate; docs/store.md says what each means.
 namespace flag {
+inline constexpr const char* above_ceiling = "above_ceiling";
 inline constexpr const char* above_dram_peak = "above_dram_peak";
 inline constexpr const char* clock_moved = "clock_moved";
 inline constexpr const char* clock_unsettled = "clock_unsettled";
@@ -32,6 +33,16 @@ inline constexpr const char* unverified_after = "unverified_after";
 
 /// One fixture over its rounds; what the console shows and what stands under mage.aggregates.
 [[nodiscard]] nlohmann::ordered_json aggregate(const std::vector<const nlohmann::ordered_json*>& rows);
+
+/// The rows of one benchmark, in the order of its rounds.
+using RowGroup = std::vector<const nlohmann::ordered_json*>;
+
+/// aggregate() of each group, and beside each what the others say of the machine's limits. `device` is the header's.
+[[nodiscard]] std::vector<nlohmann::ordered_json> aggregates(const std::vector<RowGroup>& groups,
+                                                             const nlohmann::ordered_json& device);
+
+/// Whether a benchmark is there to measure a limit of the machine: others need its rows.
+[[nodiscard]] bool measures_a_limit(const nlohmann::ordered_json& row);
 
 /// JSON text with one line for each row and for each entry of a list of the mage block: small, and fit for diff.
 [[nodiscard]] std::string store_text(const nlohmann::ordered_json& store);

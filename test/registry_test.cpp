@@ -176,8 +176,10 @@ TEST(Registry, WorkAndToleranceAreStatedForEveryProblem) {
       double outputs = 0;
       for (const auto& operand : family->operands(problem))
         (operand.role == Role::in ? inputs : outputs) += static_cast<double>(operand.bytes());
-      EXPECT_GT(work.bytes_read, 0);
-      EXPECT_LE(work.bytes_read, inputs) << "more than every input once is not compulsory";
+      EXPECT_EQ(work.bytes_read > 0, inputs > 0) << problem.name;
+      if (!work.ceiling_of) {  // a ceiling counts what moves, however often: that is its purpose
+        EXPECT_LE(work.bytes_read, inputs) << "more than every input once is not compulsory";
+      }
       EXPECT_EQ(work.bytes_written, outputs);
       EXPECT_FALSE(family->tolerance(problem).empty());
     }

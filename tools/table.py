@@ -35,6 +35,7 @@ KEYS = {"store", "problems", "modes", "families", "beside"}
 
 
 LETTERS = {
+    "above_ceiling": "b",
     "above_dram_peak": "a",
     "clock_moved": "c",
     "clock_unsettled": "u",

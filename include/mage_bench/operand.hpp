@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -88,11 +89,31 @@ class Expected : public std::vector<ExpectedTensor> {
   using std::vector<ExpectedTensor>::vector;
 };
 
+/// What a machine can do at most of one kind of work. A problem that is made to measure one says so in its Work.
+enum class Limit {
+  dram_copy,    ///< bytes from and to the device's memory, as many read as written
+  dram_read,    ///< bytes from memory
+  dram_write,   ///< bytes to memory
+  dram_gather,  ///< bytes from memory, in rows at random places
+  l2_copy,      ///< the same of data that fits in L2
+  l2_read,
+  l2_write,
+  l2_gather,
+  ffma,   ///< FP32 multiply-adds, two flops each
+  empty,  ///< operations that do nothing but write one word
+};
+inline constexpr std::array all_limits{Limit::dram_copy, Limit::dram_read, Limit::dram_write, Limit::dram_gather,
+                                       Limit::l2_copy,   Limit::l2_read,   Limit::l2_write,   Limit::l2_gather,
+                                       Limit::ffma,      Limit::empty};
+[[nodiscard]] std::string_view to_string(Limit limit);
+
 /// Necessary work of one operation, counted from the contract so that every variant is judged by the same numbers.
 struct Work {
   double flops = 0;
   double bytes_read = 0;     ///< compulsory: each input once
   double bytes_written = 0;  ///< each output once
+  /// Set: the problem's only purpose is to measure this, and its bytes are those that move, however often.
+  std::optional<Limit> ceiling_of{};
   [[nodiscard]] double bytes() const { return bytes_read + bytes_written; }
 };
 

@@ -39,6 +39,22 @@ std::string_view to_string(Distribution distribution) {
   return "?";
 }
 
+std::string_view to_string(Limit limit) {
+  switch (limit) {
+    case Limit::dram_copy: return "dram_copy";
+    case Limit::dram_read: return "dram_read";
+    case Limit::dram_write: return "dram_write";
+    case Limit::dram_gather: return "dram_gather";
+    case Limit::l2_copy: return "l2_copy";
+    case Limit::l2_read: return "l2_read";
+    case Limit::l2_write: return "l2_write";
+    case Limit::l2_gather: return "l2_gather";
+    case Limit::ffma: return "ffma";
+    case Limit::empty: return "empty";
+  }
+  return "?";
+}
+
 bool parse_distribution(std::string_view text, Distribution& out) {
   for (const auto distribution : all_distributions) {
     if (to_string(distribution) != text) continue;
