@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <stdexcept>
 
 #include "bench/json_text.hpp"
@@ -47,17 +48,24 @@ void Journal::remove() {
 
 namespace {
 
-/// Discarded where the line is no JSON, or nested deeper than anything we write: freeing such a value would recurse.
+/// Discarded where the line is no JSON, has a key twice in one object, of which neither can be trusted, or is nested
+/// deeper than anything we write: freeing such a value would recurse.
 nlohmann::ordered_json parse_line(const std::string& line) {
+  using Json = nlohmann::ordered_json;
   constexpr int deepest = 32;
-  const auto watch = [](int depth, nlohmann::ordered_json::parse_event_t, nlohmann::ordered_json&) {
+  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
     if (depth > deepest) throw std::length_error{"nested too deep"};
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
+      throw std::invalid_argument{"a key twice"};
     return true;
   };
   try {
-    return nlohmann::ordered_json::parse(line, watch, false);
-  } catch (const std::length_error&) {
-    return nlohmann::ordered_json{nlohmann::ordered_json::value_t::discarded};
+    return Json::parse(line, watch, false);
+  } catch (const std::logic_error&) {
+    return Json{Json::value_t::discarded};
   }
 }
 

@@ -23,8 +23,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view journal_suffix = ".journal.jsonl";
-
 /// What the entries say of one fixture beside its rows.
 struct Outcome {
   std::string status = "ok";
@@ -217,6 +215,7 @@ Json assemble_store(const std::vector<Json>& entries) {
 
   Json rows = Json::array();
   std::map<std::string, std::int64_t> rows_withheld;
+  std::set<std::pair<std::string, Json>> rounds;
   Json problems = Json::array();
   Json gates = Json::array();
   Json floors = Json::array();
@@ -232,6 +231,8 @@ Json assemble_store(const std::vector<Json>& entries) {
     if (kind != "row") continue;
     auto row = entry.at("row");
     const std::string name = row.at("name");
+    if (!rounds.emplace(name, row.at("mage").at("round")).second)
+      throw std::invalid_argument{"'" + name + "' has a round twice"};
     const auto outcome = by_name.find(name);
     if (outcome != by_name.end() && outcome->second.status != "ok") {
       rows_withheld[name] += 1;  // a time exists only when every check passed

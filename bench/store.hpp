@@ -5,11 +5,14 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace mage {
 
 inline constexpr const char* store_schema = "mage_bench/store/1";
+/// Of a journal's name, after that of its store.
+inline constexpr std::string_view journal_suffix = ".journal.jsonl";
 
 /// Flags of a row or an aggregate; docs/store.md says what each means.
 namespace flag {

@@ -27,8 +27,8 @@ choose_preset() {
     preset=cpu
   fi
   case "$preset" in
-    cpu | gpu | asan | all-archs) ;;
-    *) die "MAGE_PRESET=$preset is no preset. Use cpu, gpu, asan or all-archs." ;;
+    cpu | gpu | asan | fuzz | all-archs) ;;
+    *) die "MAGE_PRESET=$preset is no preset. Use cpu, gpu, asan, fuzz or all-archs." ;;
   esac
   # shellcheck disable=SC2034 # the scripts that source this file use it
   build="$root/build/$preset"
@@ -163,10 +163,11 @@ configure() {
   fi
 }
 
+# compile [target...]: all of them where none is named
 compile() {
   say "building build/$preset"
   local jobs="${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
-  if ! cmake --build "$build" --parallel "$jobs" >"$build/build.log" 2>&1; then
+  if ! cmake --build "$build" --parallel "$jobs" ${1:+--target "$@"} >"$build/build.log" 2>&1; then
     grep -vE '^\[[0-9]+/[0-9]+\] ' "$build/build.log" | tail -n 80 >&2
     die "the build failed. All of its output is in build/$preset/build.log"
   fi
