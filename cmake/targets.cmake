@@ -135,3 +135,13 @@ if(EXISTS "${PROJECT_SOURCE_DIR}/bench/main.cpp")
   # A variant that is loaded at run time registers itself with the program that loads it.
   set_target_properties(mage_bench PROPERTIES ENABLE_EXPORTS ON RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
 endif()
+
+# It needs no kernel: stores hold all that it reads.
+mage_glob(mage_compare_files "tools/mage_compare.cpp" "tools/compare/*.cpp")
+add_executable(mage_compare ${mage_compare_files})
+target_link_libraries(
+  mage_compare
+  PRIVATE mage_options mage_core mage_device mage_generated mage_measure
+)
+target_compile_definitions(mage_compare PRIVATE "MAGE_VERSION=\"${PROJECT_VERSION}\"")
+set_target_properties(mage_compare PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")

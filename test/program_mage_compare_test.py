@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What mage_compare reports: words, order, pairing, selection, ranking and decomposition.
+
+The reports of two made-up stores are committed in test/data/compare. After a change that is meant, write them anew and
+read the difference:
+
+    cd build/cpu && MAGE_WRITE_GOLDENS=../../test/data/compare MAGE_BENCH_EXECUTABLE=$PWD/mage_bench \\
+      python3 -B ../../test/program_mage_compare_test.py
+"""
+
+import os
+import re
+import unittest
+from pathlib import Path
+
+from compare_support import COMPARE, DEVICE, CompareTest, absence, all_words, benchmark, later_run, store, write
+from program_support import SOURCE, load_strict
+
+GOLDENS = SOURCE / "test" / "data" / "compare"
+WORDS = ["slower", "inconclusive", "not comparable", "faster", "equivalent"]  # in the order of a table
+
+
+def rounded(text):
+    """Figures to seven digits: the last ones depend on the mathematics library."""
+    return re.sub(r"-?\d+\.\d+(e[-+]\d+)?", lambda found: f"{float(found[0]):.7g}", text)
+
+
+class Goldens(CompareTest):
+    REPORTS = {
+        "words.txt": (1, "run.json"),
+        "words.md": (1, "run.json", "--format=markdown"),
+        "words.json": (1, "run.json", "--format=json"),
+        "words.csv": (1, "run.json", "--format=csv"),
+        "two_stores.txt": (1, "run.json", "new.json"),
+        "two_stores.json": (1, "run.json", "new.json", "--format=json"),
+        "ranking.txt": (0, "run.json", "--ranking"),
+        "decomposition.txt": (0, "run.json", "--decompose"),
+        "decomposition.csv": (0, "run.json", "--decompose", "--format=csv"),
+    }
+
+    def test_reports_are_as_committed(self):
+        self.maxDiff = None
+        written = os.environ.get("MAGE_WRITE_GOLDENS", "")
+        for name, (code, *flags) in self.REPORTS.items():
+            with self.subTest(name):
+                text = self.compare(code, *flags).stdout
+                if Path(written).is_dir() and written:
+                    (Path(written) / name).write_text(text)
+                golden = (GOLDENS / name).read_text()
+                for_programs = name.endswith((".json", ".csv"))
+                self.assertEqual(*map(rounded, (text, golden)) if for_programs else (text, golden))
+
+    def test_every_golden_is_of_a_report(self):
+        self.assertEqual({path.name for path in GOLDENS.iterdir()}, set(self.REPORTS))
+
+
+class Words(CompareTest):
+    def test_each_word_stands_where_the_times_say_so(self):
+        words = {row["name"]: row["word"] for row in self.rows(1, "run.json", "--mode=^event$")}
+        self.assertEqual(
+            words,
+            {
+                "twice/v01_fast/64x8/event": "faster",
+                "twice/v02_slow/64x8/event": "slower",
+                "twice/v03_same/64x8/event": "equivalent",
+                "twice/v04_slower_still/64x8/event": "slower",
+                "twice/v05_noisy/64x8/event": "inconclusive",
+                "twice/v06_shaky/64x8/event": "inconclusive",
+                "twice/v07_late/64x8/event": "faster",
+            },
+        )
+
+    def test_regressions_stand_first_and_the_largest_before_all(self):
+        rows = self.rows(1, "run.json")
+        places = [WORDS.index(row["word"]) for row in rows]
+        self.assertEqual(places, sorted(places))
+        self.assertEqual(set(places), set(range(len(WORDS))))
+        # The reference is slower still, against the first cpu_v00_* variant.
+        self.assertEqual([row["candidate"] for row in rows[:3]], ["reference", "v04_slower_still", "v02_slow"])
+
+    def test_figures_are_those_of_the_rounds(self):
+        run = all_words()
+        times = {}
+        for row in run["benchmarks"]:
+            times.setdefault(row["name"], {})[row["mage"]["round"]] = row["real_time"]
+        row = next(row for row in self.rows(1, "run.json") if row["name"] == "twice/v07_late/64x8/event")
+        pairs = [(times["twice/v00_plain/64x8/event"][k], times[row["name"]][k]) for k in (1, 2, 4)]
+        self.assertEqual(row["rounds"], 3)
+        self.assertEqual(row["pairing"], "paired by round")
+        self.assertEqual(row["baseline_us"], sorted(old for old, _ in pairs)[1])
+        self.assertEqual(row["candidate_us"], sorted(new for _, new in pairs)[1])
+        self.assertTrue(min(b / a for a, b in pairs) <= row["ratio"] <= max(b / a for a, b in pairs))
+        self.assertTrue(row["ratio_low"] < row["ratio"] < row["ratio_high"])
+        self.assertIn("missing_rounds", row["candidate_flags"])
+
+    def test_each_kind_has_a_baseline_of_its_own(self):
+        baselines = {row["candidate"]: row["baseline"] for row in self.rows(1, "run.json", "--mode=host")}
+        self.assertEqual(baselines, {"v01_fast": "v00_plain", "reference": "cpu_v00_loop"})
+        write(self.folder, "s.json", store([benchmark(f"f/{v}/p/host", 5.0) for v in ("reference", "cpu_v01_simd")]))
+        self.assertEqual(self.rows(0, "s.json")[0]["baseline"], "reference")
+
+    def test_a_group_without_its_baseline_is_shown_with_the_reason(self):
+        rows = {row["name"]: row for row in self.rows(1, "run.json")}
+        failed = rows["twice/v01_fast/64x8/kernel"]
+        self.assertEqual((failed["word"], failed["baseline"], failed["ratio"]), ("not comparable", None, None))
+        self.assertEqual(failed["notes"], ['no baseline: v00_plain is wrong: y[3] is nan, "poison"'])
+        self.assertEqual(failed["candidate_us"], 5.5)
+        none = rows["twice/v02_slow/1x1/event_cold"]
+        self.assertEqual(none["notes"], ["no baseline: no gpu variant of this problem and mode matches v00_*"])
+
+    def test_baseline_by_name_and_by_expression(self):
+        for text in ("v01_fast", "^v01", "fast$"):
+            rows = {row["candidate"]: row for row in self.rows(1, "run.json", f"--baseline={text}", "--mode=^event$")}
+            self.assertEqual(rows["v00_plain"]["baseline"], "v01_fast")
+            self.assertNotIn("v01_fast", rows)
+        rows = self.rows(3, "run.json", "--baseline=slow", "--mode=^event$")
+        self.assertEqual({row["word"] for row in rows}, {"not comparable"})
+        self.assertIn("v02_slow and v04_slower_still both match --baseline=slow", rows[0]["notes"][0])
+        write(
+            self.folder,
+            "s.json",
+            store([benchmark(f"f/{v}/p/event", 5.0) for v in ("v00", "v01_a2")] + [benchmark("f/v01_a/p/batch", 5.0)]),
+        )
+        rows = self.rows(3, "s.json", "--baseline=v01_a")  # a name in the store: v01_a2 is no substitute
+        self.assertEqual({row["word"] for row in rows}, {"not comparable"})
+
+    def test_alpha_and_minimum_effect_change_words(self):
+        def word(*flags):
+            rows = self.rows(*flags[:1], "run.json", "--mode=^event$", "--variant=v02|v04", *flags[1:])
+            return {row["candidate"]: row["word"] for row in rows}
+
+        self.assertEqual(word(1, "--min_effect=0.4"), {"v02_slow": "equivalent", "v04_slower_still": "slower"})
+        self.assertEqual(set(word(0, "--alpha=1e-12").values()), {"inconclusive"})
+
+    def test_an_unfinished_run_says_so(self):
+        run = all_words()
+        run["mage"]["complete"] = False
+        write(self.folder, "cut.json", run)
+        self.assertIn("INCOMPLETE", self.compare(1, "cut.json").stdout)
+        self.assertFalse(load_strict(self.compare(1, "cut.json", "--format=json").stdout)["stores"][0]["complete"])
+
+
+class TwoStores(CompareTest):
+    def test_words_pairing_and_what_only_one_has(self):
+        report = load_strict(self.compare(1, "run.json", "new.json", "--mode=^event$", "--format=json").stdout)
+        words = {row["candidate"]: row["word"] for row in report["rows"]}
+        self.assertEqual(
+            words,
+            {"v00_plain": "equivalent", "v01_fast": "slower", "v02_slow": "faster", "v03_same": "not comparable"},
+        )
+        self.assertEqual({row["pairing"] for row in report["rows"]}, {"unpaired", None})
+        self.assertIn("inputs", next(row for row in report["rows"] if row["candidate"] == "v03_same")["notes"][0])
+        only = {entry["name"].split("/")[1]: entry for entry in report["only_in_one"]}
+        self.assertEqual(set(only), {"v04_slower_still", "v05_noisy", "v06_shaky", "v07_late", "v08_new"})
+        self.assertEqual(only["v05_noisy"]["store"], "run.json")
+        self.assertEqual(only["v05_noisy"]["other_store_says"], "failed: out of memory")
+        self.assertEqual(only["v08_new"]["store"], "new.json")
+        self.assertIn("unpaired", self.compare(1, "run.json", "new.json").stdout)
+
+    def test_another_machine_is_refused_or_labels_every_row(self):
+        for change in (
+            {"name": "NVIDIA Another"},
+            {"uuid": "GPU-2"},
+            {"cuda_runtime": "12.0"},
+            {"nvml": {"driver_version": "570.1"}},
+        ):
+            with self.subTest(change):
+                write(self.folder, "other.json", later_run(device={**DEVICE, **change}))
+                done = self.compare(2, "run.json", "other.json", says="--allow_different_machines")
+                self.assertIn("are of different machines", done.stderr)
+                self.assertEqual(done.stdout, "")
+                allowed = ("run.json", "other.json", "--allow_different_machines")
+                rows = self.rows(1, *allowed)
+                self.assertEqual({row["notes"][0] for row in rows}, {"different machines"})
+                self.assertIn("DIFFERENT MACHINES", self.compare(1, *allowed).stdout)
+        write(self.folder, "host.json", later_run(device=None))
+        self.compare(2, "run.json", "host.json", says="GPU: NVIDIA Made-up, then none")
+
+    def test_nothing_in_common(self):
+        write(self.folder, "s.json", store([benchmark("other/v00/p/event", 5.0)], run_id="1" * 32))
+        done = self.compare(3, "run.json", "s.json", says="nothing to compare")
+        self.assertIn("only in s.json: other/v00/p/event", done.stdout)
+        self.assertIn("family other", done.stderr)
+
+
+class Selection(CompareTest):
+    def test_each_filter_searches_and_a_minus_negates(self):
+        everything = self.names(1, "run.json")
+        for flag, part in (("variant", 1), ("problem", 2), ("mode", 3)):
+            for text, test in (
+                ("v01|1x1|event", lambda name: re.search("v01|1x1|event", name)),
+                ("-v01|1x1|event", lambda name: not re.search("v01|1x1|event", name)),
+                ("^event$", lambda name: name == "event"),
+            ):
+                expected = {name for name in everything if test(name.split("/")[part])}
+                done = self.bench("run.json", f"--{flag}={text}", "--format=json", executable=COMPARE)
+                found = {row["name"] for row in load_strict(done.stdout)["rows"]} if done.stdout else set()
+                self.assertEqual(found, expected, f"--{flag}={text}")
+        self.assertEqual(self.names(1, "run.json", "--family=^twice$"), everything)
+        self.compare(3, "run.json", "--family=-twice", says="nothing to compare")
+
+    def test_an_unknown_variant_says_what_there_is(self):
+        done = self.compare(3, "run.json", "--variant=v99", says="nothing to compare")
+        self.assertEqual(done.stdout, "")
+        for word in ("run.json holds", "family twice", "v01_fast", "64x8", "event_cold"):
+            self.assertIn(word, done.stderr)
+        self.compare(3, "run.json", "--ranking", "--variant=v99", says="nothing to compare")
+        self.compare(3, "run.json", "--decompose", "--variant=v99", says="nothing to compare")
+
+    def test_a_store_without_times(self):
+        write(self.folder, "s.json", store([], unavailable=[absence("f/v00/p/event", "unavailable", "no", "arch")]))
+        self.compare(3, "s.json", says="s.json holds no benchmark with a time, and 1 without one")
+
+
+class Views(CompareTest):
+    def test_ranking_puts_the_fastest_first(self):
+        rows = self.rows(0, "run.json", "--ranking", "--mode=^event$")
+        self.assertEqual([row["rank"] for row in rows], list(range(1, 9)))
+        medians = [row["median_us"] for row in rows]
+        self.assertEqual(medians, sorted(medians))
+        self.assertEqual((rows[0]["variant"], rows[0]["word"], rows[0]["ratio"]), ("v01_fast", "best", 1))
+        self.assertEqual({row["best"] for row in rows}, {"v01_fast"})
+        host = self.rows(0, "run.json", "--ranking", "--mode=host")
+        self.assertEqual(
+            [(row["kind"], row["rank"]) for row in host], [(k, n) for k in ("gpu", "host") for n in (1, 2)]
+        )
+
+    def test_decomposition_adds_up(self):
+        rows = {(row["variant"], row["problem"]): row for row in self.rows(0, "run.json", "--decompose")}
+        row = rows["v01_fast", "64x8"]
+        expected = {
+            "submit_us": 4.1,
+            "event_us": 8.0,
+            "kernels_us": 5.5,
+            "gaps_us": 2.4 - (2.5 - 0.5),
+            "event_overhead_us": 2.5 - 0.5,
+            "residual_us": 8.0 - 5.5 - 2.4,
+            "host_us": 17.0,
+            "host_exposure_us": 17.0 - 8.0,
+            "batch_us": 6.5,
+            "graph_us": 6.0,
+            "graph_saving_us": 0.5,
+        }
+        for key, value in expected.items():
+            self.assertAlmostEqual(row[key], value, places=9, msg=key)
+        self.assertEqual(row["flags"], ["kernel: perturbed"])
+        parts = row["kernels_us"] + row["gaps_us"] + row["event_overhead_us"] + row["residual_us"]
+        self.assertAlmostEqual(parts, row["event_us"], places=9)
+        missing = {key for key, value in rows["v00_plain", "64x8"].items() if value is None}
+        self.assertEqual(missing, {"kernels_us", "gaps_us", "event_overhead_us", "residual_us"})
+
+
+if __name__ == "__main__":
+    unittest.main()
