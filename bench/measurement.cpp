@@ -6,17 +6,14 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
-#include <filesystem>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <stdexcept>
 
 #include "bench/benchmark_bridge.hpp"
-#include "bench/journal.hpp"
-#include "bench/nvml.hpp"
 #include "bench/provenance.hpp"
+#include "bench/run_record.hpp"
 #include "bench/statistics.hpp"
 #include "bench/store.hpp"
 
@@ -56,15 +53,6 @@ Json plan_json(const Plan& plan) {
   return {{"fixtures", fixtures}, {"problems", problems}};
 }
 
-Json device_json(const Devices& devices, const Nvml* nvml, const std::string& nvml_why_not) {
-  if (!devices.cuda) return nullptr;
-  const auto& info = devices.cuda->info();
-  Json device{{"name", info.name}};
-  for (const auto& [key, value] : info.facts) device[key] = value;
-  device["nvml"] = nvml != nullptr ? nvml->facts() : Json{{"unavailable", nvml_why_not}};
-  return device;
-}
-
 std::vector<std::pair<std::string, double>> counters_of(const RoundResult& result) {
   const auto& us = result.samples.us;
   const auto& work = result.block.at("work");
@@ -89,15 +77,11 @@ std::vector<std::pair<std::string, double>> counters_of(const RoundResult& resul
 class Measurement {
  public:
   Measurement(const Options& options, const Plan& plan, Devices& devices, Console& console)
-      : options_{options}, plan_{plan}, devices_{devices}, console_{console}, run_id_{make_run_id()} {
-    if (devices_.cuda) nvml_ = Nvml::load(nvml_why_not_, &devices_.cuda->info());
-    started_utc_ = utc_now();
-    store_path_ = options.out.empty() ? default_store_path(started_utc_, run_id_) : options.out;
-  }
+      : options_{options}, plan_{plan}, devices_{devices}, console_{console}, record_{options, devices} {}
 
   int run() {
-    open_files();
-    const auto fresh_epoch = static_cast<std::uint32_t>(std::stoull(run_id_.substr(0, 8), nullptr, 16));
+    record_.open();
+    const auto fresh_epoch = static_cast<std::uint32_t>(std::stoull(record_.run_id().substr(0, 8), nullptr, 16));
     Runner runner{options_, plan_, devices_, fresh_epoch, events()};
     const auto begin = std::chrono::steady_clock::now();
     const auto wall_s = [begin] {
@@ -128,41 +112,19 @@ class Measurement {
       return exit_code::interrupted;
     }
     if (runner.failures() > 0) return exit_code::row_failed;
-    return store_.at("benchmarks").empty() ? exit_code::nothing_measured : exit_code::measured;
+    return record_.store().at("benchmarks").empty() ? exit_code::nothing_measured : exit_code::measured;
   }
 
  private:
-  void open_files() {
-    prepare_folder_of(store_path_);
-    if (std::filesystem::exists(store_path_) && !options_.overwrite)
-      throw std::runtime_error{"the store " + store_path_ + " exists; use --mage_overwrite to replace it"};
-    journal_ = std::make_unique<Journal>(journal_path(store_path_));
-  }
-
   void record(Json entry) {
-    entries_.push_back(std::move(entry));
-    // The header comes from Benchmark's first report; nothing is recorded before it.
-    try {
-      journal_->append(entries_.back());
-    } catch (const std::exception& error) {
-      throw RecordError{error.what()};
-    }
-    rows_ += entries_.back().at("kind") == "row" ? 1 : 0;
+    const bool is_row = entry.at("kind") == "row";
+    record_.append(std::move(entry));
+    rows_ += is_row ? 1 : 0;
   }
 
+  // From Benchmark's first report; nothing is recorded before it.
   void record_header(Json context) {
-    for (const auto& [key, value] : options_.context) context[key] = value;
-    context["mage_schema"] = store_schema;
-    context["mage_run_id"] = run_id_;
-    library_is_debug_ = benchmark_library_is_debug(context);
-    auto provenance = collect_provenance(options_.argv, run_id_, started_utc_);
-    record({{"kind", "header"},
-            {"schema", store_schema},
-            {"context", std::move(context)},
-            {"provenance", std::move(provenance)},
-            {"options", options_json(options_, plan_)},
-            {"device", device_json(devices_, nvml_.get(), nvml_why_not_)},
-            {"plan", plan_json(plan_)}});
+    record_.append_header(std::move(context), options_json(options_, plan_), plan_json(plan_));
     for (const auto& fixture : plan_.fixtures) {
       if (fixture.status == Status::ok) continue;
       record({{"kind", "status"},
@@ -176,8 +138,8 @@ class Measurement {
   RunnerEvents events() {
     return {[this](const Json& entry) { record(entry); }, [this](const ProblemPlan& problem) { show(problem); },
             [this](double now_us) -> std::optional<Json> {
-              if (!nvml_) return std::nullopt;
-              const auto reading = nvml_->read_if_due(now_us);
+              if (record_.nvml() == nullptr) return std::nullopt;
+              const auto reading = record_.nvml()->read_if_due(now_us);
               if (!reading) return std::nullopt;
               return to_json(*reading);
             }};
@@ -209,11 +171,11 @@ class Measurement {
 
   void show(const ProblemPlan& problem) {
     std::set<std::string> without_time;
-    for (const auto& entry : entries_)
+    for (const auto& entry : record_.entries())
       if (entry.at("kind") == "status") without_time.insert(entry.at("name").get<std::string>());
     // This problem's first, then what was measured of the machine's limits.
     std::map<std::pair<bool, int>, RowGroup> rows;
-    for (const auto& entry : entries_) {
+    for (const auto& entry : record_.entries()) {
       if (entry.at("kind") != "row") continue;
       const auto& row = entry.at("row");
       const int fixture = row.at("family_index").get<int>();
@@ -228,7 +190,7 @@ class Measurement {
       shown += place.first ? 0 : 1;
     }
     if (shown == 0) return;
-    auto table = aggregates(groups, entries_.front().at("device"));
+    auto table = aggregates(groups, record_.entries().front().at("device"));
     table.resize(shown);
     console_.table(
         fmt::format("{}/{}{}", problem.family->name(), problem.problem.name, problem.traced ? " (traced pass)" : ""),
@@ -238,29 +200,19 @@ class Measurement {
   /// True where the store was written. The journal goes only then.
   bool save(bool orderly) {
     if (rows_ == 0 && !orderly) {
-      journal_->remove();  // it holds nothing, and would block the next run
+      record_.discard();  // it would block the next run
       console_.complain("nothing was measured");
       return false;
     }
-    store_ = assemble_store(entries_);
-    try {
-      prepare_folder_of(store_path_);  // it may have gone since
-      write_store(store_path_, store_, options_.overwrite);
-    } catch (const std::exception& error) {
-      console_.complain(
-          fmt::format("{}\n{} rows stand in {}; free space or choose another place, then run "
-                      "mage_bench --mage_recover={} --benchmark_out=PATH",
-                      error.what(), rows_, journal_->path(), journal_->path()));
-      return false;
-    }
-    journal_->remove();
-    console_.without_time(store_.at("mage").at("unavailable"), store_.at("mage").at("failed"));
-    if (library_is_debug_ && orderly)
+    if (!record_.save(fmt::format("{} rows", rows_), console_)) return false;
+    const auto& store = record_.store();
+    console_.without_time(store.at("mage").at("unavailable"), store.at("mage").at("failed"));
+    if (record_.library_is_debug() && orderly)
       console_.line(
           "Google Benchmark here is a debug build (Debian's is). It times nothing: spans come from CUDA events and "
           "from\nour own clock reads around a whole operation, so its speed does not touch the figures.");
-    console_.line(fmt::format("store: {} ({} rows of {} benchmarks)", store_path_, store_.at("benchmarks").size(),
-                              store_.at("mage").at("aggregates").size()));
+    console_.line(fmt::format("store: {} ({} rows of {} benchmarks)", record_.store_path(),
+                              store.at("benchmarks").size(), store.at("mage").at("aggregates").size()));
     return true;
   }
 
@@ -268,13 +220,8 @@ class Measurement {
   const Plan& plan_;
   Devices& devices_;
   Console& console_;
-  std::string run_id_, started_utc_, store_path_, nvml_why_not_;
-  std::unique_ptr<Nvml> nvml_;
-  std::unique_ptr<Journal> journal_;
-  std::vector<Json> entries_;
+  RunRecord record_;
   int rows_ = 0;
-  Json store_;
-  bool library_is_debug_ = false;
 };
 
 }  // namespace

@@ -101,6 +101,19 @@ std::string whole_number(const std::string& text) {
   return "'" + text + "' is no whole number from 0 to 18446744073709551615";
 }
 
+/// The parts of "a,b"; an empty one is an error.
+std::vector<std::string> parse_proofs(const std::string& list) {
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const auto end = std::min(list.find(',', begin), list.size());
+    names.push_back(list.substr(begin, end - begin));
+    if (names.back().empty())
+      throw CLI::ValidationError{"--mage_selftest", "'" + list + "' names an empty proof; write NAME or NAME,NAME"};
+    begin = end + 1;
+  }
+  return names;
+}
+
 std::string size_with_unit(std::string& text) {
   std::uint64_t value = 0;
   if (std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc{}) return {};
@@ -112,7 +125,7 @@ constexpr const char* description =
     "over balanced rounds, checked again on fresh inputs, and stored with every sample and its origin.\n"
     "A benchmark's name is family/variant/problem/mode, as in gelu/v01_float4/4096x4096/event.";
 constexpr const char* footer =
-    "Exit codes: 0 measured; 1 a row was wrong or failed, or a file or a GPU was not there;\n2 usage; 3 nothing measured; 130 interrupted.\n"
+    "Exit codes: 0 measured; 1 a row was wrong, a row or a proof failed, or a file or a GPU was not there;\n2 usage; 3 nothing measured or proved; 130 interrupted.\n"
     "While measuring, a journal beside the store takes every row; after a crash --mage_recover turns it into a store.\n"
     "Flags of Google Benchmark that would break the protocol are refused with the reason.";
 
@@ -194,6 +207,24 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
       app.add_option("--mage_recover", options.recover, "Turn the journal of an unfinished run into its store and exit")
           ->group(actions);
   app.add_flag("--mage_overwrite", options.overwrite, "Replace an existing store")->group(actions);
+  std::string proofs;
+  auto* selftest =
+      app.add_option("--mage_selftest", proofs,
+                     "Prove that the figures are right, and exit: all proofs, or --mage_selftest=NAME,NAME (a "
+                     "beginning is enough). With --benchmark_filter, null_comparisons compares the selected "
+                     "variants with themselves")
+          ->expected(0, 1)
+          ->group(actions);
+  app.add_option("--mage_selftest_repeats", options.selftest_repeats,
+                 "How often statistical proofs repeat their trials [each its own]")
+      ->check(CLI::Range(1, 100000))
+      ->needs(selftest)
+      ->group(actions);
+  // A proof has a protocol of its own.
+  for (const char* other :
+       {"--mage_list", "--benchmark_list_tests", "--mage_dry_run", "--mage_verify_only", "--mage_recover",
+        "--mage_modes", "--mage_rounds", "--mage_samples", "--mage_round_budget", "--mage_problem"})
+    selftest->excludes(app.get_option(other));
 
   std::map<std::string, std::string> refused_values;
   for (const auto& flag : refused)
@@ -227,6 +258,8 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
         throw CLI::ValidationError{"--mage_list", "'" + list_format + "' is no list format; choose json or text"};
       options.list = list_format == "json" ? ListFormat::json : ListFormat::text;
     }
+    options.selftest = selftest->count() > 0;
+    if (!proofs.empty()) options.selftest_names = parse_proofs(proofs);
     if (byte_limit->count() > 0 && options.max_bytes == 0)
       throw CLI::ValidationError{"--mage_max_bytes", "0 bytes leave nothing to measure"};
     if (options.filter.empty() || options.filter == "all") options.filter = ".";

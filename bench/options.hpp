@@ -44,6 +44,9 @@ struct Options {
   bool verify_only = false;
   bool require_gpu = false;
   bool overwrite = false;
+  bool selftest = false;
+  std::vector<std::string> selftest_names;  ///< of proofs, or the beginnings of names; empty: all
+  int selftest_repeats = 0;                 ///< 0: each proof's own
 };
 
 /// Either options, or an exit code with what to print (help on 0, a usage error on 2).

@@ -168,6 +168,17 @@ std::size_t free_host_bytes() {
   return 0;
 }
 
+Machine describe_machine(const CudaPresence& presence, const Device* cuda) {
+  Machine machine;
+  machine.cuda = presence;
+  machine.host_bytes = free_host_bytes() / 10 * 9;
+  if (cuda != nullptr) {
+    machine.compute_capability = cuda->info().compute_capability;
+    machine.device_bytes = cuda->info().free_bytes / 100 * 95;
+  }
+  return machine;
+}
+
 std::vector<Fixture> select_fixtures(const Options& options, const Machine& machine) {
   std::vector<Fixture> selected;
   for (const auto* family : families())

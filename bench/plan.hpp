@@ -59,6 +59,8 @@ struct Machine {
   std::size_t host_bytes = 0;    ///< free on the host
 };
 
+/// This machine; `cuda` is null where no CUDA device was opened.
+[[nodiscard]] Machine describe_machine(const CudaPresence& presence, const Device* cuda);
 /// Every fixture whose name the filter selects, sorted by family, problem (in the family's order), mode, variant.
 /// Throws std::invalid_argument where an additional problem does not parse.
 [[nodiscard]] std::vector<Fixture> select_fixtures(const Options& options, const Machine& machine);

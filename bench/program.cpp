@@ -17,6 +17,7 @@
 #include "bench/plan.hpp"
 #include "bench/provenance.hpp"
 #include "bench/runner.hpp"
+#include "bench/selftest/selftest.hpp"
 #include "bench/store.hpp"
 
 namespace mage {
@@ -54,23 +55,14 @@ int recover(const Options& options, Console& console) {
   const auto store = store_of(contents, options.recover);
   prepare_folder_of(path);
   write_store(path, store, options.overwrite);
-  console.line(fmt::format("recovered {} rows of {} benchmarks; store: {}", store.at("benchmarks").size(),
-                           store.at("mage").at("aggregates").size(), path));
+  const auto proofs = store.at("mage").value("selftest", Json::array()).size();
+  console.line(fmt::format("recovered {} rows of {} benchmarks{}; store: {}", store.at("benchmarks").size(),
+                           store.at("mage").at("aggregates").size(),
+                           proofs > 0 ? fmt::format(" and {} proofs", proofs) : "", path));
   if (!contents.damaged_lines.empty())
     console.complain(fmt::format("{}: {} lines are cut off or damaged and were left out, the first is line {}",
                                  options.recover, contents.damaged_lines.size(), contents.damaged_lines.front()));
-  return store.at("benchmarks").empty() ? exit_code::nothing_measured : exit_code::measured;
-}
-
-Machine describe_machine(const Devices& devices, const CudaPresence& presence) {
-  Machine machine;
-  machine.cuda = presence;
-  machine.host_bytes = free_host_bytes() / 10 * 9;
-  if (devices.cuda) {
-    machine.compute_capability = devices.cuda->info().compute_capability;
-    machine.device_bytes = devices.cuda->info().free_bytes / 100 * 95;
-  }
-  return machine;
+  return store.at("benchmarks").empty() && proofs == 0 ? exit_code::nothing_measured : exit_code::measured;
 }
 
 int verify_only(const Options& options, const Plan& plan, Devices& devices, Console& console) {
@@ -105,6 +97,12 @@ int verify_only(const Options& options, const Plan& plan, Devices& devices, Cons
   return passed == 0 ? exit_code::nothing_measured : exit_code::measured;
 }
 
+void catch_signals() {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP})
+    // What the caller had ignored, as nohup does, stays ignored.
+    if (std::signal(number, on_signal) == SIG_IGN) static_cast<void>(std::signal(number, SIG_IGN));
+}
+
 int measure(const Options& options, Console& console) {
   if (const auto reason = refuse_environment()) {
     console.complain(*reason);
@@ -114,6 +112,12 @@ int measure(const Options& options, Console& console) {
   if (options.require_gpu && presence.why_not) {
     console.complain(fmt::format("--mage_require_gpu: {}", presence.detail));
     return exit_code::row_failed;
+  }
+  if (options.selftest) {
+    const auto proofs = selftest::choose(options.selftest_names, selftest::proofs());
+    Devices both{make_host_device(), presence.why_not ? nullptr : make_cuda_device(options.device)};
+    catch_signals();
+    return selftest::run(proofs, options, both, presence.detail, console);
   }
   Devices devices{make_host_device(), nullptr};
   // Only where a CUDA row is selected: a host run needs no context.
@@ -127,14 +131,12 @@ int measure(const Options& options, Console& console) {
     return fixture.status == Status::ok && !fixture.variant->on_host();
   });
   if (needs_cuda) devices.cuda = make_cuda_device(options.device);
-  machine = describe_machine(devices, presence);
+  machine = describe_machine(presence, devices.cuda.get());
   const auto plan = make_plan(select_fixtures(options, machine), options);
   if (options.dry_run) {
     return console.text(describe_plan(plan, options)) ? exit_code::measured : exit_code::row_failed;
   }
-  for (const int number : {SIGINT, SIGTERM, SIGHUP})
-    // What the caller had ignored, as nohup does, stays ignored.
-    if (std::signal(number, on_signal) == SIG_IGN) static_cast<void>(std::signal(number, SIG_IGN));
+  catch_signals();
   if (options.verify_only) return verify_only(options, plan, devices, console);
   if (plan.steps() == 0) {
     Json unavailable = Json::array();

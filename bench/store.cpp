@@ -220,6 +220,7 @@ Json assemble_store(const std::vector<Json>& entries) {
   Json gates = Json::array();
   Json floors = Json::array();
   Json device_state = Json::array();
+  Json proofs = Json::array();
   Json end = nullptr;
   for (const auto& entry : entries) {
     const auto& kind = entry.at("kind");
@@ -227,6 +228,7 @@ Json assemble_store(const std::vector<Json>& entries) {
     if (kind == "gate") gates.push_back(without_kind(entry));
     if (kind == "floor") floors.push_back(without_kind(entry));
     if (kind == "device") device_state.push_back(without_kind(entry));
+    if (kind == "proof") proofs.push_back(without_kind(entry));
     if (kind == "end") end = without_kind(entry);
     if (kind != "row") continue;
     auto row = entry.at("row");
@@ -276,6 +278,7 @@ Json assemble_store(const std::vector<Json>& entries) {
   mage["gates"] = std::move(gates);
   mage["floors"] = std::move(floors);
   mage["device_state"] = std::move(device_state);
+  if (mage.at("options").contains("selftest")) mage["selftest"] = std::move(proofs);
   mage["end"] = std::move(end);
 
   Json store;

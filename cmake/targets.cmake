@@ -103,7 +103,7 @@ target_link_libraries(mage_generated PRIVATE mage_bench_headers)
 add_dependencies(mage_generated mage_refresh_build_info)
 
 # measure
-mage_glob(mage_measure_files "bench/*.cpp")
+mage_glob(mage_measure_files "bench/*.cpp" "bench/selftest/*.cpp")
 list(FILTER mage_measure_files EXCLUDE REGEX "/bench/main\\.cpp$")
 mage_object_library(mage_measure ${mage_measure_files})
 target_link_libraries(

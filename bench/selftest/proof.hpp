@@ -29,7 +29,7 @@ struct Check {
 
 struct ProofResult {
   Outcome outcome = Outcome::passed;  ///< failed where any check failed; else skipped/unavailable only where none ran
-  std::string reason;                 ///< of skipped and unavailable
+  std::string reason;                 ///< of skipped and unavailable, and of what was measured elsewhere than meant
   std::vector<Check> checks;
   nlohmann::ordered_json data;  ///< every sample behind the checks, for the store
 };
@@ -37,9 +37,9 @@ struct ProofResult {
 /// What a proof has to work with.
 struct Context {
   const Options& options;
-  Devices& devices;                       ///< devices.cuda is null without a GPU
-  std::string no_cuda_reason;             ///< why, where it is null
-  int repeats = 0;                        ///< --mage_selftest_repeats; 0: the proof's own
+  Devices& devices;                            ///< devices.cuda is null without a GPU
+  std::string no_cuda_reason;                  ///< why, where it is null
+  int repeats = 0;                             ///< --mage_selftest_repeats; 0: the proof's own
   std::function<void(double share)> progress;  ///< 0 to 1
   [[nodiscard]] bool interrupted() const;      ///< a proof returns what it has
 };
@@ -52,6 +52,16 @@ struct Proof {
 
 /// In the order in which they run. The one list of them.
 [[nodiscard]] std::span<const Proof> proofs();
+
+// What proofs make their results of.
+[[nodiscard]] ProofResult unavailable(std::string reason);
+void add_check(ProofResult& result, std::string what, std::string expected, std::string measured, bool holds);
+/// The reason of a result that was measured on the host, since there is no GPU.
+[[nodiscard]] std::string on_host(const std::string& no_cuda_reason);
+/// A line that is shown and judged by nobody.
+void add_figure(ProofResult& result, std::string what, std::string measured);
+/// The outcome that the checks give, by the rule above; a proof without a single check that ran proves nothing.
+void conclude(ProofResult& result);
 
 // One file each, bench/selftest/<name>.cpp.
 [[nodiscard]] ProofResult known_duration(Context& context);

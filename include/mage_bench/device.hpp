@@ -47,13 +47,44 @@ struct KernelRecord {
   unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
 };
 
+/// What the protocol keeps away from, for the self-test to show why. Enqueued like everything else, except persist().
+class CacheExperiments {
+ public:
+  /// Sweeps that others flush L2 with: their own lines stay in it, dirty.
+  enum class DirtyFlush { memset, write_sweep };
+
+  virtual void dirty_flush(DirtyFlush how) = 0;
+  virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+  virtual void read(const void* from, std::size_t bytes) = 0;  ///< in whole 16-byte vectors
+  virtual void write(void* to, std::size_t bytes) = 0;         ///< likewise
+  /// Asks for the largest persisting carve-out of L2, and for the stream's accesses to those bytes to use it.
+  /// Returns the bytes of the carve-out, 0 where the device has none. Device::reset_persisting_l2() ends it.
+  [[nodiscard]] virtual std::size_t persist(void* pointer, std::size_t bytes) = 0;
+
+ protected:
+  CacheExperiments() = default;
+  ~CacheExperiments() = default;  // nobody owns one: it is a side of its device
+  CacheExperiments(const CacheExperiments&) = default;
+  CacheExperiments& operator=(const CacheExperiments&) = default;
+};
+
 /// What the in-band clock probe saw: cycles over nanoseconds of one short spin.
 struct ClockProbe {
   double sm_mhz = 0;
 };
 
-/// Everything runs in order on one stream that the device owns, and may change for another. Failures throw std::runtime_error with the call,
-/// the error and what to do; UnavailableError where the device cannot do a thing at all.
+/// An operation of known duration, for the self-test.
+struct Spin {
+  double us = 0;                        ///< by the device's own clock, from its first to its last instruction
+  const std::uint32_t* from = nullptr;  ///< what it copies meanwhile, so that its result can be checked
+  std::uint32_t* to = nullptr;
+  int words = 0;
+  std::uint64_t* stamps = nullptr;  ///< two words for when it began and ended, in nanoseconds; null for none
+};
+
+/// Everything runs in order on one stream that the device owns, and may change for another. Failures throw
+/// std::runtime_error with the call, the error and what to do; UnavailableError where the device cannot do a thing at
+/// all.
 class Device {
  public:
   Device() = default;
@@ -88,6 +119,8 @@ class Device {
   virtual void synchronize() = 0;
   /// An operation that does nothing, by the path of a real one: an empty kernel.
   [[nodiscard]] virtual Launch empty_launch() const = 0;
+  /// Enqueues it on `stream`, as a launch does.
+  virtual void spin(StreamHandle stream, const Spin& spin) = 0;
 
   // Time.
   [[nodiscard]] virtual double now_us() = 0;  ///< host clock, steady
@@ -102,6 +135,8 @@ class Device {
   virtual void flush_l2() = 0;
   /// Gives back any persisting carve-out of L2 that an operation may have left.
   virtual void reset_persisting_l2() = 0;
+  /// Null where the device has no cache to experiment with.
+  [[nodiscard]] virtual CacheExperiments* cache_experiments() { return nullptr; }
   /// Spins for some tens of microseconds and reports the SM clock; nothing on the host.
   [[nodiscard]] virtual std::optional<ClockProbe> probe_clock() = 0;
 

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <stdexcept>
 
 #include "device/cupti_trace.hpp"
 #include "device/harness_kernels.hpp"
+#include "device/selftest_kernels.hpp"
 #include "mage_bench/cuda.hpp"
 #include "mage_bench/device.hpp"
 
@@ -120,9 +122,9 @@ DeviceInfo describe(int device) {
   return info;
 }
 
-class CudaDevice final : public Device {
+class CudaDevice final : public Device, private CacheExperiments {
  public:
-  explicit CudaDevice(int index) {
+  explicit CudaDevice(int index) : index_{index} {
     check(cudaSetDevice(index), "cudaSetDevice");
     info_ = describe(index);
     blocks_ = attribute(cudaDevAttrMultiProcessorCount, index) * 8;
@@ -205,6 +207,10 @@ class CudaDevice final : public Device {
   [[nodiscard]] Launch empty_launch() const override {
     return [](StreamHandle stream) { harness::launch_empty(cuda_stream(stream)); };
   }
+  void spin(StreamHandle stream, const Spin& spin) override {
+    harness::launch_spin(static_cast<uint64>(std::llround(spin.us * 1e3)), spin.from, spin.to, spin.words,
+                         reinterpret_cast<uint64*>(spin.stamps), cuda_stream(stream));
+  }
 
   [[nodiscard]] double now_us() override {
     return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -227,8 +233,8 @@ class CudaDevice final : public Device {
 
   void delay(double us) override { harness::launch_delay(static_cast<uint64>(us * 1e3), stream_); }
   void flush_l2() override {
-    harness::launch_sweep(static_cast<uint32*>(flush_), flush_words_, ++flushes_,
-                          reinterpret_cast<uint32*>(scratch_ + 3), blocks_, stream_);
+    harness::launch_write_sweep(static_cast<uint32*>(flush_), flush_words_, ++flushes_, blocks_, stream_);
+    harness::launch_read_sweep(static_cast<uint32*>(flush_), flush_words_, sink(), blocks_, stream_);
   }
   void reset_persisting_l2() override {
     const auto error = cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 0);
@@ -243,6 +249,7 @@ class CudaDevice final : public Device {
           "cudaStreamSetAttribute(access policy window)");
     check(cudaCtxResetPersistingL2Cache(), "cudaCtxResetPersistingL2Cache");
   }
+  [[nodiscard]] CacheExperiments* cache_experiments() override { return this; }
   [[nodiscard]] std::optional<ClockProbe> probe_clock() override {
     constexpr uint64 nanoseconds = 20'000;
     harness::launch_clock_probe(nanoseconds, scratch_ + 1, stream_);
@@ -291,6 +298,50 @@ class CudaDevice final : public Device {
 
  private:
   [[nodiscard]] cudaEvent_t event(Stamp stamp) const { return stamp == Stamp::begin ? begin_.get() : end_.get(); }
+  [[nodiscard]] uint32* sink() const { return reinterpret_cast<uint32*>(scratch_ + 3); }
+
+  void dirty_flush(DirtyFlush how) override {
+    switch (how) {
+      case DirtyFlush::memset:
+        check(cudaMemsetAsync(flush_, static_cast<int>(++flushes_ & 0xFFU),
+                              std::min(info_.l2_bytes, flush_words_ * sizeof(uint32)), stream_),
+              "cudaMemsetAsync");
+        return;
+      case DirtyFlush::write_sweep:
+        harness::launch_write_sweep(static_cast<uint32*>(flush_), flush_words_, ++flushes_, blocks_, stream_);
+        return;
+    }
+  }
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_), "cudaMemcpyAsync on the device");
+  }
+  void read(const void* from, std::size_t bytes) override {
+    harness::launch_read_sweep(static_cast<const uint32*>(from), bytes / sizeof(uint32), sink(), blocks_, stream_);
+  }
+  void write(void* to, std::size_t bytes) override {
+    harness::launch_write_sweep(static_cast<uint32*>(to), bytes / sizeof(uint32), ++flushes_, blocks_, stream_);
+  }
+  [[nodiscard]] std::size_t persist(void* pointer, std::size_t bytes) override {
+    const auto carve_out = static_cast<std::size_t>(attribute(cudaDevAttrMaxPersistingL2CacheSize, index_));
+    const auto longest = static_cast<std::size_t>(attribute(cudaDevAttrMaxAccessPolicyWindowSize, index_));
+    if (carve_out == 0 || longest == 0) return 0;
+    if (bytes > longest)
+      throw std::invalid_argument{"a window of " + std::to_string(bytes) + " bytes over L2: the longest here is " +
+                                  std::to_string(longest)};
+    check(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, carve_out),
+          "cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize)");
+    cudaStreamAttrValue window{};
+    window.accessPolicyWindow.base_ptr = pointer;
+    window.accessPolicyWindow.num_bytes = bytes;
+    window.accessPolicyWindow.hitRatio =
+        bytes <= carve_out ? 1.0F : static_cast<float>(carve_out) / static_cast<float>(bytes);
+    window.accessPolicyWindow.hitProp = cudaAccessPropertyPersisting;
+    window.accessPolicyWindow.missProp = cudaAccessPropertyStreaming;
+    check(cudaStreamSetAttribute(stream_, cudaStreamAttributeAccessPolicyWindow, &window),
+          "cudaStreamSetAttribute(access policy window)");
+    return carve_out;
+  }
+
   // Modules load at a kernel's first launch, which can wait for running kernels: never inside a gate.
   void preload() {
     harness::launch_empty(stream_);
@@ -301,9 +352,11 @@ class CudaDevice final : public Device {
     speckle(scratch_, 2, 0, 0);
     static_cast<void>(count_speckles(scratch_, 2, 0, 0));
     static_cast<void>(probe_clock());
+    spin(StreamHandle{stream_}, {});
     synchronize();
   }
 
+  int index_;
   DeviceInfo info_;
   std::array<CudaStream, 8> streams_;  // as many as the driver has hardware queues for by default
   cudaStream_t stream_ = nullptr;      // of those, the one in use

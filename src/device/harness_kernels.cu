@@ -84,10 +84,12 @@ void launch_empty(cudaStream_t stream) { mage_harness_empty<<<1, 32, 0, stream>>
 
 void launch_delay(uint64 nanoseconds, cudaStream_t stream) { mage_harness_delay<<<1, 1, 0, stream>>>(nanoseconds); }
 
-void launch_sweep(uint32* buffer, std::size_t words, uint32 value, uint32* sink, int blocks, cudaStream_t stream) {
-  auto* vectors = reinterpret_cast<uint4*>(buffer);
-  mage_harness_write_sweep<<<blocks, threads, 0, stream>>>(vectors, words / 4, value);
-  mage_harness_read_sweep<<<blocks, threads, 0, stream>>>(vectors, words / 4, sink);
+void launch_write_sweep(uint32* buffer, std::size_t words, uint32 value, int blocks, cudaStream_t stream) {
+  mage_harness_write_sweep<<<blocks, threads, 0, stream>>>(reinterpret_cast<uint4*>(buffer), words / 4, value);
+}
+
+void launch_read_sweep(const uint32* buffer, std::size_t words, uint32* sink, int blocks, cudaStream_t stream) {
+  mage_harness_read_sweep<<<blocks, threads, 0, stream>>>(reinterpret_cast<const uint4*>(buffer), words / 4, sink);
 }
 
 void launch_fill(uint32* buffer, std::size_t words, uint32 pattern, int blocks, cudaStream_t stream) {

@@ -11,8 +11,9 @@ namespace mage::harness {
 void launch_empty(cudaStream_t stream);
 /// Spins until `nanoseconds` have passed on %globaltimer.
 void launch_delay(uint64 nanoseconds, cudaStream_t stream);
-/// Writes, then reads, the whole of `buffer`; `sink` is never written but keeps the reads alive.
-void launch_sweep(uint32* buffer, std::size_t words, uint32 value, uint32* sink, int blocks, cudaStream_t stream);
+/// Both go through the whole vectors of `buffer`; `sink` is never written but keeps the reads alive.
+void launch_write_sweep(uint32* buffer, std::size_t words, uint32 value, int blocks, cudaStream_t stream);
+void launch_read_sweep(const uint32* buffer, std::size_t words, uint32* sink, int blocks, cudaStream_t stream);
 void launch_fill(uint32* buffer, std::size_t words, uint32 pattern, int blocks, cudaStream_t stream);
 /// Adds the checksum of `words` words to *total.
 void launch_checksum(const uint32* buffer, std::size_t words, uint64* total, int blocks, cudaStream_t stream);

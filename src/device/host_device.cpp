@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -70,6 +72,21 @@ class HostDevice final : public Device {
   void synchronize() override {}
   [[nodiscard]] Launch empty_launch() const override {
     return [](StreamHandle) {};
+  }
+
+  void spin(StreamHandle, const Spin& spin) override {
+    const auto now_ns = [] {
+      return static_cast<std::uint64_t>(
+          std::chrono::nanoseconds{std::chrono::steady_clock::now().time_since_epoch()}.count());
+    };
+    const auto begin = now_ns();
+    std::copy_n(spin.from, spin.words, spin.to);
+    const auto wanted = static_cast<std::uint64_t>(std::llround(spin.us * 1e3));
+    auto now = now_ns();
+    while (now - begin < wanted) now = now_ns();
+    if (spin.stamps == nullptr) return;
+    spin.stamps[0] = begin;
+    spin.stamps[1] = now;
   }
 
   [[nodiscard]] double now_us() override {

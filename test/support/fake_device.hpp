@@ -12,7 +12,7 @@
 namespace mage::test {
 
 /// Device work runs on a simulated stream: an action enqueued at host time h begins at max(h, end of the one before).
-class FakeDevice final : public Device {
+class FakeDevice : public Device {
  public:
   // What the fake hardware costs, in microseconds.
   double operation_us = 10;  ///< on the device
@@ -53,6 +53,7 @@ class FakeDevice final : public Device {
   [[nodiscard]] Launch empty_launch() const override {
     return [](StreamHandle) {};
   }
+  void spin(StreamHandle, const Spin& spin) override { enqueue("spin", spin.us); }
   [[nodiscard]] double now_us() override { return host_us_; }
   void record(Stamp stamp) override {
     enqueue(stamp == Stamp::begin ? "record begin" : "record end", stamp_us);
@@ -109,12 +110,15 @@ class FakeDevice final : public Device {
   void profiler_start() override { actions.emplace_back("profiler start"); }
   void profiler_stop() override { actions.emplace_back("profiler stop"); }
 
- private:
+ protected:
   void enqueue(const std::string& action, double device_us) {
     actions.push_back(action);
     host_us_ += enqueue_us;
     stream_us_ = std::max(host_us_, stream_us_) + device_us;
   }
+  DeviceInfo info_;
+
+ private:
   void run_operation(const std::string& action) {
     const double extra_us = tracing_ ? traced_extra_us : 0;
     enqueue(action, operation_us + extra_us);
@@ -127,7 +131,6 @@ class FakeDevice final : public Device {
     }
   }
 
-  DeviceInfo info_;
   double host_us_ = 0, stream_us_ = 0, begin_us_ = 0, end_us_ = 0;
   bool tracing_ = false;
   std::uint64_t mark_ = 0;

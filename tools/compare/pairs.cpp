@@ -48,7 +48,7 @@ class BaselineRule {
     if (!text_ && group.kind == Kind::host) {
       if (!fitting.empty()) return {fitting.front(), {}};
       for (const auto* benchmark : group.benchmarks)
-        if (benchmark->variant == "reference") return {benchmark, {}};
+        if (is_oracle(benchmark->variant)) return {benchmark, {}};
     }
     if (fitting.size() == 1) return {fitting.front(), {}};
     if (fitting.empty()) return {nullptr, why_none(group)};
@@ -117,6 +117,8 @@ Table pairs_in(const StoreContents& store, const Options& options) {
     const auto baseline = baseline_of(group);
     for (const auto* candidate : group.benchmarks) {
       if (candidate == baseline.benchmark || !options.selection.variant(candidate->variant)) continue;
+      // Being slower than a first version is no regression of it. It is a candidate where the baseline is named.
+      if (is_oracle(candidate->variant) && baseline.benchmark && !options.baseline) continue;
       const Pair pair{candidate, baseline.benchmark};
       table.add(pair, pair.baseline ? compare_paired(*pair.baseline, *candidate, options.comparison)
                                     : not_comparable(baseline.why));

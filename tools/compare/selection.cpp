@@ -46,8 +46,10 @@ std::string_view to_string(Kind kind) {
   throw std::invalid_argument{"no kind of variant"};
 }
 
+bool is_oracle(const std::string& variant) { return variant == "reference"; }
+
 Kind kind_of(const std::string& variant) {
-  return variant == "reference" || variant.starts_with("cpu_") ? Kind::host : Kind::gpu;
+  return is_oracle(variant) || variant.starts_with("cpu_") ? Kind::host : Kind::gpu;
 }
 
 std::vector<Group> groups_of(const StoreContents& store, const Selection& selection) {

@@ -38,6 +38,8 @@ enum class Kind { gpu, host };
 [[nodiscard]] std::string_view to_string(Kind kind);
 /// By the naming rule: `reference` and `cpu_*` run on the host.
 [[nodiscard]] Kind kind_of(const std::string& variant);
+/// `reference` is what every variant's output is checked against: written to be right, not fast.
+[[nodiscard]] bool is_oracle(const std::string& variant);
 
 /// The variants of one kind on one problem in one mode; in the order of their names.
 struct Group {

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/run_record.hpp"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <filesystem>
+#include <stdexcept>
+#include <utility>
+
+#include "bench/benchmark_bridge.hpp"
+#include "bench/provenance.hpp"
+#include "bench/store.hpp"
+
+namespace mage {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json device_json(const Devices& devices, const Nvml* nvml, const std::string& nvml_why_not) {
+  if (!devices.cuda) return nullptr;
+  const auto& info = devices.cuda->info();
+  Json device{{"name", info.name}};
+  for (const auto& [key, value] : info.facts) device[key] = value;
+  device["nvml"] = nvml != nullptr ? nvml->facts() : Json{{"unavailable", nvml_why_not}};
+  return device;
+}
+
+}  // namespace
+
+RunRecord::RunRecord(const Options& options, const Devices& devices)
+    : options_{options}, devices_{devices}, run_id_{make_run_id()} {
+  if (devices_.cuda) nvml_ = Nvml::load(nvml_why_not_, &devices_.cuda->info());
+  started_utc_ = utc_now();
+  store_path_ = options.out.empty() ? default_store_path(started_utc_, run_id_) : options.out;
+}
+
+void RunRecord::open() {
+  prepare_folder_of(store_path_);
+  if (std::filesystem::exists(store_path_) && !options_.overwrite)
+    throw std::runtime_error{"the store " + store_path_ + " exists; use --mage_overwrite to replace it"};
+  journal_ = std::make_unique<Journal>(journal_path(store_path_));
+}
+
+void RunRecord::append_header(Json context, Json options, Json plan) {
+  for (const auto& [key, value] : options_.context) context[key] = value;
+  context["mage_schema"] = store_schema;
+  context["mage_run_id"] = run_id_;
+  library_is_debug_ = benchmark_library_is_debug(context);
+  append({{"kind", "header"},
+          {"schema", store_schema},
+          {"context", std::move(context)},
+          {"provenance", collect_provenance(options_.argv, run_id_, started_utc_)},
+          {"options", std::move(options)},
+          {"device", device_json(devices_, nvml_.get(), nvml_why_not_)},
+          {"plan", std::move(plan)}});
+}
+
+void RunRecord::append(Json entry) {
+  entries_.push_back(std::move(entry));
+  try {
+    journal_->append(entries_.back());
+  } catch (const std::exception& error) {
+    throw RecordError{error.what()};
+  }
+}
+
+bool RunRecord::save(const std::string& holds, Console& console) {
+  store_ = assemble_store(entries_);
+  try {
+    prepare_folder_of(store_path_);  // it may have gone since
+    write_store(store_path_, store_, options_.overwrite);
+  } catch (const std::exception& error) {
+    console.complain(
+        fmt::format("{}\n{} stand in {}; free space or choose another place, then run "
+                    "mage_bench --mage_recover={} --benchmark_out=PATH",
+                    error.what(), holds, journal_->path(), journal_->path()));
+    return false;
+  }
+  journal_->remove();
+  return true;
+}
+
+}  // namespace mage

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// The span of an operation that stamps its own begin and end must be a + b x, with b = 1 and a = the floor.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "bench/samplers.hpp"
+#include "bench/selftest/proof.hpp"
+#include "bench/selftest/spin.hpp"
+#include "bench/statistics.hpp"
+
+namespace mage::selftest {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::array durations_us{1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0};
+constexpr int samples_a_pass = 15;
+constexpr int default_passes = 4;
+
+/// What the fit must keep to.
+struct Limits {
+  double slope, intercept_us, residual_share, residual_us;
+};
+constexpr Limits gpu_limits{5e-4, 0.1, 5e-4, 0.1};
+// Another process may hold the core, and neither spin nor clock can tell.
+constexpr Limits host_limits{5e-3, 1, 5e-3, 1};
+
+struct Series {
+  std::vector<double> stamped_us, span_us;
+};
+
+/// Takes one span of a launch, by the path of mode event, or of mode host where there is no GPU.
+class Spans {
+ public:
+  explicit Spans(Device& device) : device_{device}, host_{device.info().is_host} {}
+  [[nodiscard]] double take(Launch& launch) {
+    device_.submit(launch);
+    if (host_) {
+      const double begin_us = device_.now_us();
+      device_.submit(launch);
+      device_.synchronize();
+      return whole_ns(device_.now_us() - begin_us);
+    }
+    if (delay_us_ == 0) delay_us_ = pilot_delay_us(device_, [&] { device_.submit(launch); });
+    const auto span = gated_span(device_, delay_us_, [&] { device_.submit(launch); });
+    missed_ += span.held ? 0 : 1;
+    taken_ += 1;
+    return span.us;
+  }
+  [[nodiscard]] int missed() const { return missed_; }
+  [[nodiscard]] int taken() const { return taken_; }
+
+ private:
+  Device& device_;
+  bool host_;
+  double delay_us_ = 0;  // of the first launch, which must be the one that takes longest to enqueue: all are alike
+  int missed_ = 0, taken_ = 0;
+};
+
+struct Fit {
+  double intercept_us = 0, slope = 0;
+};
+
+/// y = a + b x by least squares.
+Fit fit(const std::vector<double>& x, const std::vector<double>& y) {
+  const auto n = static_cast<double>(x.size());
+  double sx = 0;
+  double sy = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    sx += x[i];
+    sy += y[i];
+  }
+  double sxx = 0;
+  double sxy = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    sxx += (x[i] - sx / n) * (x[i] - sx / n);
+    sxy += (x[i] - sx / n) * (y[i] - sy / n);
+  }
+  const double slope = sxy / sxx;
+  return {sy / n - slope * sx / n, slope};
+}
+
+void judge(ProofResult& result, const std::vector<Series>& series, const std::vector<double>& empty_us,
+           const Limits& limits) {
+  std::vector<double> x;
+  std::vector<double> y;
+  for (const auto& one : series) {
+    x.push_back(statistics::median(one.stamped_us));
+    y.push_back(statistics::median(one.span_us));
+  }
+  const auto line = fit(x, y);
+  const double floor_us = statistics::median(empty_us);
+  result.data["slope"] = line.slope;
+  result.data["intercept_us"] = line.intercept_us;
+  result.data["floor_us"] = floor_us;
+  add_check(result, "slope of span over duration", fmt::format("1 +- {:g}", limits.slope),
+            fmt::format("{:.6f}", line.slope), std::fabs(line.slope - 1) <= limits.slope);
+  add_check(result, "span of no duration", fmt::format("floor {:.3f} us +- {:g}", floor_us, limits.intercept_us),
+            fmt::format("{:.3f} us", line.intercept_us),
+            std::fabs(line.intercept_us - floor_us) <= limits.intercept_us);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double off_us = y[i] - line.intercept_us - line.slope * x[i];
+    const double limit_us = std::max(limits.residual_share * x[i], limits.residual_us);
+    add_check(result, fmt::format("{:g} us, stamped {:.3f}: off the line", durations_us[i], x[i]),
+              fmt::format("0 +- {:.3f} us", limit_us), fmt::format("{:+.3f} us", off_us),
+              std::fabs(off_us) <= limit_us);
+    result.data["durations"].push_back(
+        {{"asked_us", durations_us[i]}, {"stamped_us", series[i].stamped_us}, {"span_us", series[i].span_us}});
+  }
+}
+
+}  // namespace
+
+ProofResult known_duration(Context& context) {
+  const bool host = context.devices.cuda == nullptr;
+  auto& device = host ? *context.devices.host : *context.devices.cuda;
+  device.change_stream(0);  // stamps cost what they cost on one stream: another has another intercept
+  std::vector<std::unique_ptr<BoundSpin>> spins;
+  for (const double us : durations_us) {
+    spins.push_back(std::make_unique<BoundSpin>(device, us));
+    spins.back()->verify();
+  }
+  raise_clock(device);
+  auto empty = device.empty_launch();
+  Spans spans{device};
+  std::vector<Series> series(durations_us.size());
+  std::vector<double> empty_us;
+  const int passes = context.repeats > 0 ? std::max(context.repeats, 2) : default_passes;  // 30 samples at least
+  for (int pass = 0; pass < passes && !context.interrupted(); ++pass) {
+    context.progress(static_cast<double>(pass) / passes);
+    for (std::size_t k = 0; k < spins.size(); ++k) {
+      // There and back, so that a drift does not look like a slope.
+      const auto i = pass % 2 == 0 ? k : spins.size() - 1 - k;
+      for (int sample = 0; sample < samples_a_pass; ++sample) {
+        series[i].span_us.push_back(spans.take(spins[i]->launch()));
+        series[i].stamped_us.push_back(whole_ns(spins[i]->stamped_us()));
+        empty_us.push_back(spans.take(empty));
+      }
+    }
+  }
+  ProofResult result;
+  if (context.interrupted()) return result;
+  result.data = {{"device", host ? "host" : "cuda"}, {"mode", host ? "host" : "event"}, {"durations", Json::array()}};
+  if (host) result.reason = on_host(context.no_cuda_reason);
+  judge(result, series, empty_us, host ? host_limits : gpu_limits);
+  result.data["empty_us"] = empty_us;
+  if (!host) {
+    result.data["gate_missed"] = spans.missed();
+    add_check(result, "spans that began before they were enqueued", "at most 1 %",
+              fmt::format("{} of {}", spans.missed(), spans.taken()), spans.missed() * 100 <= spans.taken());
+  }
+  return result;
+}
+
+}  // namespace mage::selftest

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operation of known duration that the self-test measures.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "mage_bench/contract.hpp"
+
+namespace mage::harness {
+
+/// Copies `words` words, spins until `nanoseconds` have passed on %globaltimer since it began, and writes when it began
+/// and ended to stamps[0..1], where that is not null.
+void launch_spin(uint64 nanoseconds, const uint32* from, uint32* to, int words, uint64* stamps, cudaStream_t stream);
+
+}  // namespace mage::harness

@@ -1,0 +1,382 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Hardware counters of benchmarks, read by Nsight Compute: is what is called cold cold, and what is called warm warm?
+
+    tools/ncu_check.py [--bench build/gpu/mage_bench] [--ncu ncu] [--store STORE.json] [--out FILE.json] [NAME ...]
+
+Runs each benchmark under ncu, looks at the launches between the stamps of its counted samples alone, and prints a
+median a sample: the GPU's time, the L2 hit rate, the bytes that memory moved. Checked is
+
+- where event and event_cold of one variant and problem are both asked for: hit rate below 20 % cold, above 80 % warm.
+  Choose an operation that only reads, since a write counts as a hit, and one whose data L2 can hold;
+- with --store: the time of a benchmark in mode event against the store's median in mode kernel.
+
+Clocks are left alone. Caches too, since by default ncu flushes them before each kernel. So a kernel must not be
+replayed: a second pass would find what the first one left. The counters are read in groups that fit into one pass, a
+run of the program each; where one does not fit the check fails and says so.
+
+Exit codes: 0 every check holds, 1 one does not or something went wrong, 2 usage, 3 ncu is not there.
+"""
+
+import argparse
+import csv
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DEFAULT = [
+    "ceiling/v01_read/read-16MiB/event",
+    "ceiling/v01_read/read-16MiB/event_cold",
+    "gelu/v02_unrolled/8192x16384/event",
+]
+TIME = "gpu__time_duration.sum"
+HIT_RATE = "lts__t_sector_hit_rate.pct"
+SECTORS_READ = "lts__t_sectors_op_read.sum"
+DRAM_READ = "dram__bytes_read.sum"
+DRAM_WRITTEN = "dram__bytes_write.sum"
+GROUPS = [[TIME, HIT_RATE, SECTORS_READ], [DRAM_READ, DRAM_WRITTEN]]
+
+# What the harness launches just before the begin stamp, by mode. Names as in src/device/harness_kernels.cu.
+HARNESS = "mage_harness_"
+GATES = {"event": "mage_harness_delay", "event_cold": "mage_harness_read_sweep"}
+
+# ncu's units, by version, in microseconds, bytes, percent and sectors.
+UNITS = {
+    **{"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "msecond": 1e3, "s": 1e6, "second": 1e6},
+    **{"byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9},
+    **{"%": 1.0, "sector": 1.0, "": 1.0},
+}
+
+NVTX_SPECIAL = r"\/,@[]*+"
+REGEX_SPECIAL = r"\.[](){}*+?|^$"
+
+COLD_BELOW_PERCENT = 20
+WARM_ABOVE_PERCENT = 80
+
+
+class NcuError(Exception):
+    """What went wrong and what to do, in words for the user."""
+
+
+@dataclass
+class Launch:
+    kernel: str
+    values: dict[str, float]
+
+
+@dataclass
+class Report:
+    """What ncu said of one run."""
+
+    launches: list[Launch]
+    passes: int  # the most that any kernel took; 0 where it was not said
+
+
+@dataclass
+class Reading:
+    """One benchmark: for each counter a value a sample."""
+
+    name: str
+    kernels: int = 0  # an operation
+    passes: int = 0
+    samples: dict[str, list[float]] = field(default_factory=dict)
+
+    def median(self, metric: str) -> float:
+        return statistics.median(self.samples[metric])
+
+
+@dataclass
+class Check:
+    what: str
+    expected: str
+    measured: str
+    holds: bool
+
+
+def number(text: str, metric: str) -> float:
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        raise NcuError(f"ncu has '{text}' for {metric}: this GPU or this user cannot read that counter") from None
+
+
+def parse(text: str, metrics: list[str]) -> Report:
+    """The launches of `ncu --csv --page raw`, in order. Other lines, the program's or ncu's, are left out."""
+    lines = text.splitlines()
+    head = next((i for i, line in enumerate(lines) if line.lstrip("\ufeff").startswith('"ID"')), None)
+    if head is None:
+        said = [line for line in lines if line.startswith(("==ERROR==", "==WARNING=="))]
+        if any("ERR_NVGPUCTRPERM" in line for line in lines):
+            said.append("this user may not read counters: see https://developer.nvidia.com/ERR_NVGPUCTRPERM")
+        raise NcuError("ncu printed no table: " + ("; ".join(said) or "no kernel was profiled"))
+    rows = list(csv.reader(line for line in lines[head:] if line.startswith('"')))
+    columns = {name: i for i, name in enumerate(rows[0])}
+    missing = [name for name in ["Kernel Name", *metrics] if name not in columns]
+    if missing:
+        raise NcuError(f"ncu's table has no column {', '.join(missing)}; it has {', '.join(columns)}")
+    units = {name: "" for name in metrics}
+    launches = []
+    for row in rows[1:]:
+        if len(row) != len(columns):
+            raise NcuError(f"a line of ncu's table has {len(row)} fields, its head {len(columns)}: {row[:5]}")
+        if row[0] == "":  # the units: a line without an id
+            units = {name: row[columns[name]] for name in metrics}
+            continue
+        values = {}
+        for name in metrics:
+            if units[name] not in UNITS:
+                raise NcuError(f"{name} is in '{units[name]}', a unit that tools/ncu_check.py does not know")
+            values[name] = number(row[columns[name]], name) * UNITS[units[name]]
+        launches.append(Launch(row[columns["Kernel Name"]], values))
+    if not launches:
+        raise NcuError("ncu's table has no launch")
+    passes = [int(count) for count in re.findall(r"^==PROF== Profiling .* - (\d+) pass(?:es)?\b", text, re.MULTILINE)]
+    return Report(launches, max(passes, default=0))
+
+
+def between_stamps(launches: list[Launch], mode: str) -> list[list[Launch]]:
+    """For each sample the launches of the timed operation.
+
+    Behind the gate stand the timed operation and, but for the last sample of a round, the untimed one of the next.
+    """
+    runs: list[list[Launch]] = []
+    inside = False
+    for launch in launches:
+        name = re.sub(r"^(?:void )?(?:\w+::)*", "", launch.kernel)
+        if name.startswith(HARNESS):
+            inside = name.startswith(GATES[mode])
+            if inside:
+                runs.append([])
+        elif inside:
+            runs[-1].append(launch)
+    runs = [run for run in runs if run]
+    if not runs:
+        raise NcuError(f"none of {len(launches)} launches lies behind {GATES[mode]}: no sample was profiled whole")
+    kernels = min(len(run) for run in runs)
+    odd = sorted({len(run) for run in runs} - {kernels, 2 * kernels})
+    if odd:
+        raise NcuError(f"an operation launches {kernels} kernels in one sample and {odd} in others")
+    return [run[:kernels] for run in runs]
+
+
+def per_sample(samples: list[list[Launch]], metrics: list[str]) -> dict[str, list[float]]:
+    """Sums over an operation's kernels; of the hit rate the mean, weighted by what the kernels read."""
+    result: dict[str, list[float]] = {}
+    for metric in metrics:
+        if metric != HIT_RATE:
+            result[metric] = [sum(launch.values[metric] for launch in sample) for sample in samples]
+            continue
+        result[metric] = []
+        for sample in samples:
+            weights = [launch.values[SECTORS_READ] for launch in sample]
+            if sum(weights) == 0:
+                weights = [1.0] * len(sample)
+            rates = [launch.values[HIT_RATE] for launch in sample]
+            result[metric].append(sum(r * w for r, w in zip(rates, weights, strict=True)) / sum(weights))
+    return result
+
+
+def parts(name: str) -> tuple[str, str, str, str]:
+    split = name.split("/")
+    if len(split) != 4 or not all(split):
+        raise NcuError(f"'{name}' is no benchmark: family/variant/problem/mode")
+    if split[3] not in GATES:
+        raise NcuError(f"{name}: mode {split[3]} has no launches between two stamps; choose {' or '.join(GATES)}")
+    return split[0], split[1], split[2], split[3]
+
+
+def escaped(text: str, special: str) -> str:
+    return "".join("\\" + c if c in special else c for c in text)
+
+
+def nvtx_filter(name: str) -> str:
+    """The range of its counted samples. A slash nests ranges, so those of the name are escaped."""
+    return f"mage_bench@{escaped(name, NVTX_SPECIAL)}/samples/"
+
+
+def command(ncu: str, bench: Path, name: str, metrics: list[str], samples: int, folder: Path) -> list[str]:
+    family, _, problem, _ = parts(name)
+    tool = {
+        "--clock-control": "none",
+        "--cache-control": "none",
+        "--nvtx-include": nvtx_filter(name),
+        "--page": "raw",
+        "--print-units": "base",
+        "--metrics": ",".join(metrics),
+        "--log-file": str(folder / "ncu.csv"),
+    }
+    program = [
+        f"--benchmark_filter=^{escaped(name, REGEX_SPECIAL)}$",
+        f"--mage_problem={family}/{problem}",
+        "--mage_rounds=1",
+        f"--mage_samples={samples}",
+        "--mage_round_budget=60",  # under ncu a sample takes far longer
+        f"--benchmark_out={folder / 'store.json'}",
+    ]
+    return [ncu, "--csv", "--nvtx", *(word for pair in tool.items() for word in pair), str(bench), *program]
+
+
+def run(arguments: list[str], folder: Path) -> str:
+    """What ncu wrote, to its log and to standard output. Digits are grouped and pointed by locale: here by none."""
+    environment = {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run(arguments, capture_output=True, env=environment, check=False)
+    log = folder / "ncu.csv"
+    text = log.read_text(errors="replace") if log.exists() else ""
+    output = done.stdout.decode(errors="replace")
+    if done.returncode != 0:
+        end = "\n".join((text + output + done.stderr.decode(errors="replace")).strip().splitlines()[-8:])
+        raise NcuError(f"exit code {done.returncode} of: {' '.join(arguments)}\n{end}")
+    return text + "\n" + output
+
+
+def measure(ncu: str, bench: Path, name: str, samples: int) -> Reading:
+    reading = Reading(name)
+    for metrics in GROUPS:
+        with tempfile.TemporaryDirectory(prefix="mage_ncu_") as holder:
+            folder = Path(holder)
+            try:
+                report = parse(run(command(ncu, bench, name, metrics, samples, folder), folder), metrics)
+                timed = between_stamps(report.launches, parts(name)[3])
+            except NcuError as error:
+                raise NcuError(f"{name}: {error}") from None
+        reading.kernels = len(timed[0])
+        reading.passes = max(reading.passes, report.passes)
+        reading.samples.update(per_sample(timed, metrics))
+    return reading
+
+
+def kernel_medians(path: Path) -> dict[str, float]:
+    """Medians of the store's benchmarks in mode kernel, by name without the mode."""
+    try:
+        rows = json.loads(path.read_text())["mage"]["aggregates"]
+        return {row["name"][: -len("/kernel")]: row["median_us"] for row in rows if row["name"].endswith("/kernel")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise NcuError(f"{path}: not a readable store: {error!r}") from error
+
+
+def checks(readings: list[Reading], store: dict[str, float] | None, tolerance: float) -> list[Check]:
+    found = []
+    names = {reading.name for reading in readings}
+    for reading in readings:
+        stem, mode = reading.name.rsplit("/", 1)
+        if reading.passes > 1:
+            found.append(Check(f"{reading.name}: passes", "1", f"{reading.passes}: counters are not of one run", False))
+        if {f"{stem}/event", f"{stem}/event_cold"} <= names:
+            rate = reading.median(HIT_RATE)
+            if mode == "event_cold":
+                limit, holds = f"< {COLD_BELOW_PERCENT} %", rate < COLD_BELOW_PERCENT
+            else:
+                limit, holds = f"> {WARM_ABOVE_PERCENT} %", rate > WARM_ABOVE_PERCENT
+            found.append(Check(f"{reading.name}: L2 hit rate", limit, f"{rate:.1f} %", holds))
+        if store is not None and mode == "event":
+            if stem not in store:
+                found.append(Check(f"{reading.name}: time", "that of the store", f"it has no {stem}/kernel", False))
+                continue
+            ratio = reading.median(TIME) / store[stem]
+            found.append(
+                Check(
+                    f"{reading.name}: time over the store's {store[stem]:.2f} us in mode kernel",
+                    f"1 within {100 * tolerance:g} %",
+                    f"{ratio:.4f}",
+                    abs(ratio - 1) <= tolerance,
+                )
+            )
+    return found
+
+
+def aligned(rows: list[list[str]]) -> str:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+def table(readings: list[Reading]) -> str:
+    rows = [["benchmark", "samples", "kernels", "gpu time us", "L2 hit %", "L2 read MB", "DRAM read MB", "written MB"]]
+    for reading in readings:
+        rows.append(
+            [
+                reading.name,
+                str(len(reading.samples[TIME])),
+                str(reading.kernels),
+                f"{reading.median(TIME):.3f}",
+                f"{reading.median(HIT_RATE):.1f}",
+                f"{reading.median(SECTORS_READ) * 32 / 1e6:.2f}",  # a sector is 32 bytes
+                f"{reading.median(DRAM_READ) / 1e6:.2f}",
+                f"{reading.median(DRAM_WRITTEN) / 1e6:.2f}",
+            ]
+        )
+    return aligned(rows)
+
+
+def check_table(found: list[Check]) -> str:
+    rows = [["check", "expected", "measured", ""]]
+    rows += [[check.what, check.expected, check.measured, "ok" if check.holds else "FAILED"] for check in found]
+    return aligned(rows)
+
+
+def as_json(readings: list[Reading], found: list[Check]) -> str:
+    return json.dumps(
+        {
+            "schema": "mage_bench/ncu_check/1",
+            "benchmarks": [
+                {"name": r.name, "kernels": r.kernels, "passes": r.passes, "samples": r.samples} for r in readings
+            ],
+            "checks": [vars(check) for check in found],
+        },
+        indent=1,
+    )
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        description="Hardware counters of benchmarks, by Nsight Compute", epilog=f"Without names: {', '.join(DEFAULT)}"
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="family/variant/problem/mode, mode event or event_cold"
+    )
+    parser.add_argument("--bench", type=Path, default=ROOT / "build/gpu/mage_bench", help="the program")
+    parser.add_argument("--ncu", default="ncu", help="Nsight Compute's command line tool")
+    parser.add_argument("--samples", type=int, default=12, help="counted samples a benchmark [%(default)s]")
+    parser.add_argument("--store", type=Path, help="a store with the same benchmarks in mode kernel")
+    parser.add_argument("--tolerance", type=float, default=0.1, help="of the time against the store [%(default)s]")
+    parser.add_argument("--out", type=Path, help="where every sample goes, as JSON")
+    options = parser.parse_args(argv)
+    if options.samples < 3 or not 0 < options.tolerance < 1:
+        parser.error("--samples must be at least 3, --tolerance inside (0, 1)")
+    names = list(dict.fromkeys(options.names or DEFAULT))
+    try:
+        for name in names:
+            parts(name)
+        store = kernel_medians(options.store) if options.store else None
+    except NcuError as error:
+        parser.error(str(error))
+    if not os.access(options.bench, os.X_OK):
+        parser.error(f"--bench={options.bench} is no program: build it with tools/test.sh, or name it")
+    if shutil.which(options.ncu) is None:
+        print(
+            f"ncu_check: '{options.ncu}' was not found: install Nsight Compute or name it with --ncu", file=sys.stderr
+        )
+        return 3
+    try:
+        readings = [measure(options.ncu, options.bench.resolve(), name, options.samples) for name in names]
+    except NcuError as error:
+        print(f"ncu_check: {error}", file=sys.stderr)
+        return 1
+    found = checks(readings, store, options.tolerance)
+    print(table(readings))
+    if found:
+        print("\n" + check_table(found))
+    if options.out:
+        options.out.write_text(as_json(readings, found) + "\n")
+    return 0 if all(check.holds for check in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
