@@ -31,6 +31,13 @@ void GraphSampler::prepare() {
   delay_us_ = pilot_delay_us(device_, [this] { device_.replay(*many_); });
 }
 
+void GraphSampler::open() {
+  for (auto* graph : {one_.get(), many_.get()}) {
+    device_.renew(*graph);
+    device_.replay(*graph);
+  }
+}
+
 GatedSpan GraphSampler::replay(Graph& graph, double& launch_us, const std::function<void()>& before) {
   if (before) before();
   return gated_span(device_, delay_us_, [&] {

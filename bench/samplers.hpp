@@ -97,10 +97,12 @@ class BatchSampler final : public Sampler {
 };
 
 /// Replays of a graph of one operation and of a graph of K: the slope is the time an operation.
+/// Each group of samples has instances of its own, replayed once before the first sample.
 class GraphSampler final : public Sampler {
  public:
   using Sampler::Sampler;
   void prepare() override;
+  void open() override;
   void sample(Samples& out, const Hooks& hooks = {}) override;
 
  private:

@@ -192,6 +192,8 @@ TEST_F(GpuDevice, AGraphHoldsEveryOperation) {
   EXPECT_EQ(graph->other_nodes(), 0);
   EXPECT_GT(graph->instantiate_us(), 0);
   device_->replay(*graph);
+  device_->renew(*graph);
+  device_->replay(*graph);
   EXPECT_NO_THROW(device_->synchronize());
 }
 

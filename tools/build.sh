@@ -167,7 +167,7 @@ configure() {
 compile() {
   say "building build/$preset"
   local jobs="${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
-  if ! cmake --build "$build" --parallel "$jobs" ${1:+--target "$@"} >"$build/build.log" 2>&1; then
+  if ! cmake --build "$build" --parallel "$jobs" --target "$@" >"$build/build.log" 2>&1; then
     grep -vE '^\[[0-9]+/[0-9]+\] ' "$build/build.log" | tail -n 80 >&2
     die "the build failed. All of its output is in build/$preset/build.log"
   fi

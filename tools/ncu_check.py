@@ -7,8 +7,10 @@
 Runs each benchmark under ncu, looks at the launches between the stamps of its counted samples alone, and prints a
 median a sample: the GPU's time, the L2 hit rate, the bytes that memory moved. Checked is
 
-- where event and event_cold of one variant and problem are both asked for: hit rate below 20 % cold, above 80 % warm.
-  Choose an operation that only reads, since a write counts as a hit, and one whose data L2 can hold;
+- where event and event_cold of one variant and problem are both asked for: of the bytes that the SMs read from L2,
+  memory delivered most cold and next to none warm. Choose an operation that only reads, and whose data L2 can hold.
+  It is the share of memory that is judged, not the hit rate of a slice of L2, which is shown: on a GPU whose L2 has
+  two halves, what crosses from one to the other is looked up, and counted, in both;
 - with --store: the time of a benchmark in mode event against the store's median in mode kernel.
 
 Clocks are left alone. Caches too, since by default ncu flushes them before each kernel. So a kernel must not be
@@ -58,8 +60,9 @@ UNITS = {
 NVTX_SPECIAL = r"\/,@[]*+"
 REGEX_SPECIAL = r"\.[](){}*+?|^$"
 
-COLD_BELOW_PERCENT = 20
-WARM_ABOVE_PERCENT = 80
+SECTOR_BYTES = 32
+COLD_ABOVE_PERCENT = 50
+WARM_BELOW_PERCENT = 10
 
 
 class NcuError(Exception):
@@ -262,6 +265,14 @@ def kernel_medians(path: Path) -> dict[str, float]:
         raise NcuError(f"{path}: not a readable store: {error!r}") from error
 
 
+def from_memory_percent(reading: Reading) -> float:
+    """Of what was read through L2, how much memory delivered."""
+    through = SECTOR_BYTES * reading.median(SECTORS_READ)
+    if through == 0:
+        raise NcuError(f"{reading.name} reads nothing: there is no share of it")
+    return 100 * reading.median(DRAM_READ) / through
+
+
 def checks(readings: list[Reading], store: dict[str, float] | None, tolerance: float) -> list[Check]:
     found = []
     names = {reading.name for reading in readings}
@@ -270,12 +281,12 @@ def checks(readings: list[Reading], store: dict[str, float] | None, tolerance: f
         if reading.passes > 1:
             found.append(Check(f"{reading.name}: passes", "1", f"{reading.passes}: counters are not of one run", False))
         if {f"{stem}/event", f"{stem}/event_cold"} <= names:
-            rate = reading.median(HIT_RATE)
+            share = from_memory_percent(reading)
             if mode == "event_cold":
-                limit, holds = f"< {COLD_BELOW_PERCENT} %", rate < COLD_BELOW_PERCENT
+                limit, holds = f"> {COLD_ABOVE_PERCENT} %", share > COLD_ABOVE_PERCENT
             else:
-                limit, holds = f"> {WARM_ABOVE_PERCENT} %", rate > WARM_ABOVE_PERCENT
-            found.append(Check(f"{reading.name}: L2 hit rate", limit, f"{rate:.1f} %", holds))
+                limit, holds = f"< {WARM_BELOW_PERCENT} %", share < WARM_BELOW_PERCENT
+            found.append(Check(f"{reading.name}: read from memory", limit, f"{share:.1f} %", holds))
         if store is not None and mode == "event":
             if stem not in store:
                 found.append(Check(f"{reading.name}: time", "that of the store", f"it has no {stem}/kernel", False))
@@ -307,7 +318,7 @@ def table(readings: list[Reading]) -> str:
                 str(reading.kernels),
                 f"{reading.median(TIME):.3f}",
                 f"{reading.median(HIT_RATE):.1f}",
-                f"{reading.median(SECTORS_READ) * 32 / 1e6:.2f}",  # a sector is 32 bytes
+                f"{reading.median(SECTORS_READ) * SECTOR_BYTES / 1e6:.2f}",
                 f"{reading.median(DRAM_READ) / 1e6:.2f}",
                 f"{reading.median(DRAM_WRITTEN) / 1e6:.2f}",
             ]

@@ -23,6 +23,6 @@ choose_preset
 install_missing
 install_missing_test_packages
 configure
-compile
+compile all
 cd "$root"
 exec ctest --preset "$preset" --parallel "$(nproc)" "${flags[@]}"

@@ -142,6 +142,8 @@ class Device {
 
   // Graphs.
   [[nodiscard]] virtual std::unique_ptr<Graph> capture(Launch& launch, int operations) = 0;
+  /// Instantiates the graph anew. Instances of one graph differ by some tenths of a percent for as long as they live.
+  virtual void renew(Graph& graph) = 0;
   virtual void replay(Graph& graph) = 0;
 
   // Kernel activity. Between start and stop, kernels enqueued after trace_mark(k) carry mark k.

@@ -60,6 +60,12 @@ class CapturedGraph final : public Graph {
     instantiate_us_ = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
     check(cudaGraphUpload(exec_.get(), stream), "cudaGraphUpload");
   }
+  void renew(cudaStream_t stream) {
+    CudaGraphExec fresh;  // made before the old one goes, which would hand on its place
+    check(cudaGraphInstantiate(fresh.put(), graph_.get(), 0), "cudaGraphInstantiate");
+    check(cudaGraphUpload(fresh.get(), stream), "cudaGraphUpload");
+    exec_ = std::move(fresh);
+  }
   [[nodiscard]] int kernel_nodes() const override { return kernel_nodes_; }
   [[nodiscard]] int other_nodes() const override { return other_nodes_; }
   [[nodiscard]] double instantiate_us() const override { return instantiate_us_; }
@@ -281,6 +287,10 @@ class CudaDevice final : public Device, private CacheExperiments {
     check(inside, "a launch inside a capture");
     check(ended, "cudaStreamEndCapture");
     return std::make_unique<CapturedGraph>(std::move(graph), stream_);
+  }
+  void renew(Graph& graph) override {
+    synchronize();
+    static_cast<CapturedGraph&>(graph).renew(stream_);
   }
   void replay(Graph& graph) override {
     check(cudaGraphLaunch(static_cast<CapturedGraph&>(graph).exec(), stream_), "cudaGraphLaunch");

@@ -100,6 +100,7 @@ class HostDevice final : public Device {
   void reset_persisting_l2() override {}
   [[nodiscard]] std::optional<ClockProbe> probe_clock() override { return std::nullopt; }
   [[nodiscard]] std::unique_ptr<Graph> capture(Launch&, int) override { refuse(); }
+  void renew(Graph&) override { refuse(); }
   void replay(Graph&) override { refuse(); }
   void trace_start() override { refuse(); }
   void trace_mark(std::uint64_t) override { refuse(); }

@@ -16,8 +16,9 @@ __device__ uint64 globaltimer_ns() {
 __global__ void mage_harness_spin(uint64 nanoseconds, const uint32* from, uint32* to, int words, uint64* stamps) {
   const uint64 begin = globaltimer_ns();
   for (int i = static_cast<int>(threadIdx.x); i < words; i += static_cast<int>(blockDim.x)) to[i] = from[i];
-  uint64 now = begin;
-  while (now - begin < nanoseconds) now = globaltimer_ns();
+  uint64 now;
+  do now = globaltimer_ns();  // at least once: waiting for the copied words is inside the duration, however short
+  while (now - begin < nanoseconds);
   if (threadIdx.x != 0 || stamps == nullptr) return;
   stamps[0] = begin;
   stamps[1] = now;

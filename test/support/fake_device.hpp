@@ -86,6 +86,9 @@ class FakeDevice : public Device {
     graph->kernels = operations * kernels_per_operation - (operations > 1 ? nodes_missing : 0);
     return graph;
   }
+  void renew(Graph& graph) override {
+    actions.push_back("renew " + std::to_string(static_cast<FakeGraph&>(graph).operations));
+  }
   void replay(Graph& graph) override {
     const int operations = static_cast<FakeGraph&>(graph).operations;
     enqueue("replay " + std::to_string(operations), operation_us * operations);

@@ -113,6 +113,7 @@ class SimulatedDevice final : public Device {
     capture_ = nullptr;
     return graph;
   }
+  void renew(Graph&) override {}
   void replay(Graph& graph) override {
     enqueue(0);
     for (const auto& [spin, name] : static_cast<Captured&>(graph).kernels) run(spin, name, graph_gap_us);
