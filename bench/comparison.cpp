@@ -146,11 +146,15 @@ std::string percent(double ratio) { return fmt::format("{:+.2f} %", 100 * (ratio
 
 bool excludes_one(const statistics::Interval& interval) { return interval.low > 1 || interval.high < 1; }
 
+/// Whether all of the interval is at least `effect` away from 1.
+bool beyond(const statistics::Interval& interval, double effect) {
+  return interval.low >= 1 + effect || interval.high <= 1 - effect;
+}
+
 Word word_of(const Comparison& comparison, const ComparisonOptions& options) {
   if (comparison.barred || !comparison.interval) return Word::inconclusive;
   const auto& interval = *comparison.interval;
-  if (comparison.adjusted_p_value < options.alpha && excludes_one(interval) &&
-      std::fabs(comparison.ratio - 1) >= options.min_effect)
+  if (comparison.adjusted_p_value < options.alpha && excludes_one(interval) && beyond(interval, options.min_effect))
     return comparison.ratio < 1 ? Word::faster : Word::slower;
   if (interval.low > 1 - options.min_effect && interval.high < 1 + options.min_effect) return Word::equivalent;
   return Word::inconclusive;
@@ -163,8 +167,7 @@ std::string indecision(const Comparison& comparison, const ComparisonOptions& op
   const std::string effect = fmt::format("the minimum effect of {:g} %", 100 * options.min_effect);
   const std::string from_to = fmt::format("from {} to {}", percent(interval.low), percent(interval.high));
   if (!excludes_one(interval)) return fmt::format("the interval {} holds no difference and {}", from_to, effect);
-  if (std::fabs(comparison.ratio - 1) < options.min_effect)
-    return fmt::format("{} is less than {}, but the interval is {}", percent(comparison.ratio), effect, from_to);
+  if (!beyond(interval, options.min_effect)) return fmt::format("the interval {} reaches across {}", from_to, effect);
   return fmt::format("p is {:.2g}, adjusted for {} comparisons {:.2g}: not below {:g}", comparison.p_value.value_or(1),
                      tests, comparison.adjusted_p_value, options.alpha);
 }

@@ -19,7 +19,7 @@ enum class Word { faster, slower, equivalent, inconclusive, not_comparable };
 
 struct ComparisonOptions {
   double alpha = 0.05;
-  double min_effect = 0.01;  ///< a difference below it is never claimed, whatever its interval says
+  double min_effect = 0.01;  ///< a difference is claimed where its whole interval is at least this far from none
 };
 
 /// A candidate against a baseline. Where it is `not_comparable` the figures are as below.
@@ -52,7 +52,7 @@ struct Comparison {
                                           const ComparisonOptions& options);
 
 /// Gives every comparison of one table its word. Holm's adjustment over all that have a p-value; then
-/// - `faster` / `slower`: adjusted p < alpha, the interval excludes 1, and |ratio - 1| >= min_effect;
+/// - `faster` / `slower`: adjusted p < alpha, and the interval excludes 1 and all of (1 - min_effect, 1 + min_effect);
 /// - `equivalent`: the interval lies inside (1 - min_effect, 1 + min_effect);
 /// - `inconclusive` otherwise, and where a side is flagged `unstable`, `launch_bound` or has fewer than 3 rounds.
 /// What is already `not_comparable` stays so and takes no part in Holm. Deciding again, with other options too, starts

@@ -124,7 +124,11 @@ TEST(Comparison, BelowTheMinimumEffectNothingIsClaimed) {
   const auto between = decided(benchmark(base_us), benchmark(longer(0.97)));
   EXPECT_LT(*between.p_value, 1e-6);
   EXPECT_EQ(between.word, Word::inconclusive);
-  EXPECT_NE(between.why.find("less than the minimum effect of 1 %"), std::string::npos) << between.why;
+  EXPECT_NE(between.why.find("reaches across the minimum effect of 1 %"), std::string::npos) << between.why;
+  const auto beyond = decided(benchmark(base_us), benchmark(longer(1.03)));
+  EXPECT_GT(beyond.ratio, 1.01);
+  EXPECT_EQ(beyond.word, Word::inconclusive) << "some of its interval is below 1 %";
+  EXPECT_EQ(decided(benchmark(base_us), benchmark(longer(1.2))).word, Word::slower);
   EXPECT_EQ(decided(benchmark(base_us), benchmark(longer(0.4)), {.min_effect = 0}).word, Word::slower);
 }
 
@@ -266,7 +270,8 @@ TEST(Comparison, TheIntervalReachesHalfAStepOfEachClock) {
     EXPECT_EQ(got.p_value, 0);
   }
   EXPECT_EQ(decided(base, quantised(3.232)).word, Word::inconclusive);
-  EXPECT_EQ(decided(base, quantised(3.264)).word, Word::slower);
+  EXPECT_EQ(decided(base, quantised(3.264)).word, Word::inconclusive);
+  EXPECT_EQ(decided(base, quantised(3.296)).word, Word::slower);
   // Half a step of each is 1 % here: whether the two are within 1 % cannot be seen. Of twice the time it can.
   EXPECT_EQ(decided(base, base).word, Word::inconclusive);
   EXPECT_EQ(decided(quantised(6.4), quantised(6.4)).word, Word::equivalent);
@@ -282,17 +287,18 @@ TEST(Comparison, EqualRatiosUpToRoundingHaveNoSpread) {
 }
 
 TEST(Comparison, HolmIsOverTheTable) {
+  const ComparisonOptions any{.min_effect = 0};
   const auto base = benchmark(base_us);
   const auto weak = compare_paired(base, benchmark(longer(1.8, 22)), {});
   ASSERT_LT(*weak.p_value, 0.05);
   ASSERT_GT(*weak.p_value, 0.05 / 3);
   std::vector<Comparison> alone{weak};
-  decide(alone, {});
+  decide(alone, any);
   EXPECT_EQ(alone[0].word, Word::slower);
   EXPECT_EQ(alone[0].adjusted_p_value, *weak.p_value);
 
   std::vector<Comparison> table(3, weak);
-  decide(table, {});
+  decide(table, any);
   for (const auto& got : table) {
     EXPECT_DOUBLE_EQ(got.adjusted_p_value, 3 * *weak.p_value);
     EXPECT_EQ(got.word, Word::inconclusive);
@@ -303,7 +309,7 @@ TEST(Comparison, HolmIsOverTheTable) {
   other_inputs.inputs_sha256 = "bb";
   const auto sure = compare_paired(base, benchmark(longer(3)), {});
   table = {compare_paired(base, other_inputs, {}), sure, weak, sure};
-  decide(table, {});
+  decide(table, any);
   EXPECT_DOUBLE_EQ(table[1].adjusted_p_value, 3 * *sure.p_value);
   EXPECT_EQ(table[2].adjusted_p_value, *weak.p_value);
   EXPECT_EQ(table[2].word, Word::slower);

@@ -125,7 +125,7 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
   app.add_option("--alpha", options.comparison.alpha, "Error rate of a whole table, above 0 and at most 0.5 [0.05]")
       ->group(verdicts);
   app.add_option("--min_effect", options.comparison.min_effect,
-                 "Smallest difference that is claimed, as a share: from 0 to below 1 [0.01]")
+                 "A difference is claimed where its whole interval is beyond this share: from 0 to below 1 [0.01]")
       ->group(verdicts);
   app.add_flag("--no_fail", options.no_fail, "Exit with 0 where a row is slower")->group(verdicts);
 
