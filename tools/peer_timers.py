@@ -27,7 +27,7 @@ PLANTED = {"1024x4096": "1034x4096", "8192x16384": "8274x16384"}
 MODES = ("event_cold", "event", "graph", "batch", "kernel")
 MOST_CALLS = 30  # of a timer on each side, before it is said not to have told
 TRIALS = 3
-NVBENCH_PAIRS = 8
+NVBENCH_PAIRS = 4
 
 
 def student_t_975(dof: float) -> float:
@@ -214,19 +214,12 @@ def measure(arguments) -> dict:
     store = run_mage(arguments.bench, arguments.variant, store_path)
     aggregates = {row["name"]: row for row in store["mage"]["aggregates"]}
     result["mage_store"] = store_path.name
+    save(arguments.out, result)
     timers = triton_timers()
     operations = {name: Operation(library, arguments.variant, name) for name in PLANTED.values()}
     for problem in PROBLEMS:
         like = operations.get(PLANTED.get(problem))
         operations[problem] = Operation(library, arguments.variant, problem, like)
-    cells = [f"{problem}#0" for problem in PROBLEMS if problem not in PLANTED]
-    for problem, planted in PLANTED.items():
-        cells += [f"{name}#{k}" for k in range(NVBENCH_PAIRS) for name in (problem, planted)]
-    try:
-        nvbench = run_nvbench(operations, cells)
-    except Exception as error:  # whatever a foreign wheel throws is what is written down
-        nvbench = {}
-        result["unavailable"]["nvbench"] = f"{type(error).__name__}: {error}"
     for problem in PROBLEMS:
         figures = result["figures"].setdefault(problem, {})
         for mode in MODES:
@@ -234,18 +227,46 @@ def measure(arguments) -> dict:
             figures[f"mage_bench {mode}"] = {"us": row["median_us"], "floor_us": row["floor_us"]}
         for name, timer in timers.items():
             figures[name] = {"us": timer(operations[problem])}
-        if nvbench:
-            figures["nvbench"] = {"summaries": nvbench[f"{problem}#0"][0]}
     for problem, planted in PLANTED.items():
         telling = result["telling"].setdefault(problem, {})
-        for name, timer in timers.items():
-            telling[name] = [seconds_to_tell(timer, operations[problem], operations[planted]) for _ in range(TRIALS)]
-        if nvbench:
-            telling["nvbench cold mean"] = [nvbench_seconds_to_tell(nvbench, problem, planted)]
         for mode in MODES:
             names = (f"gelu/{arguments.variant}/{name}/{mode}" for name in (problem, planted))
             telling[f"mage_bench {mode}"] = [mage_seconds_to_tell(store, *names)]
+        for name, timer in timers.items():
+            say(f"{name} on {problem} and {planted}")
+            telling[name] = [seconds_to_tell(timer, operations[problem], operations[planted]) for _ in range(TRIALS)]
+            save(arguments.out, result)
+    add_nvbench(result, operations)
+    save(arguments.out, result)
     return result
+
+
+def add_nvbench(result: dict, operations: dict) -> None:
+    """Last, and all at once: nvbench runs once a process, and says nothing until it is done."""
+    cells = [f"{problem}#0" for problem in PROBLEMS if problem not in PLANTED]
+    for problem, planted in PLANTED.items():
+        cells += [f"{name}#{k}" for k in range(NVBENCH_PAIRS) for name in (problem, planted)]
+    say(f"nvbench on {len(cells)} cells")
+    try:
+        found = run_nvbench(operations, cells)
+    except Exception as error:  # whatever a foreign wheel throws is what is written down
+        result["unavailable"]["nvbench"] = f"{type(error).__name__}: {error}"
+        return
+    for problem in PROBLEMS:
+        result["figures"][problem]["nvbench"] = {"summaries": found[f"{problem}#0"][0]}
+    for problem, planted in PLANTED.items():
+        result["telling"][problem]["nvbench cold mean"] = [nvbench_seconds_to_tell(found, problem, planted)]
+
+
+def save(path: Path, result: dict) -> None:
+    """After every stage: what was measured outlives whatever comes after it."""
+    partial = path.with_name(path.name + ".part")
+    partial.write_text(json.dumps(result, indent=1) + "\n")
+    partial.replace(path)
+
+
+def say(what: str) -> None:
+    print(f"peer_timers.py: {what}", file=sys.stderr, flush=True)
 
 
 def figures_table(result: dict) -> str:
@@ -306,7 +327,6 @@ def main() -> int:
     except (ImportError, OSError, RuntimeError, subprocess.CalledProcessError) as error:
         print(f"peer_timers.py: {error}", file=sys.stderr)
         return 1
-    arguments.out.write_text(json.dumps(result, indent=1) + "\n")
     print(f"{figures_table(result)}\n\n{telling_table(result)}")
     return 0
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <memory>
 #include <vector>
 
 #include "bench/samplers.hpp"
@@ -125,30 +124,28 @@ ProofResult known_duration(Context& context) {
   const bool host = context.devices.cuda == nullptr;
   auto& device = host ? *context.devices.host : *context.devices.cuda;
   device.change_stream(0);  // stamps cost what they cost on one stream: another has another intercept
-  std::vector<std::unique_ptr<BoundSpin>> spins;
-  for (const double us : durations_us) {
-    spins.push_back(std::make_unique<BoundSpin>(device, us));
-    spins.back()->verify();
-  }
-  BoundSpin no_spin{device, 0};
-  no_spin.verify();
+  BoundSpin spin{device, durations_us.back()};
+  spin.verify();
   raise_clock(device);
   auto empty = device.empty_launch();
   Spans spans{device};
   std::vector<Series> series(durations_us.size());
   Series none;
   std::vector<double> empty_us;
+  const auto take = [&](double us, Series& into) {
+    spin.set_duration(us);
+    into.span_us.push_back(spans.take(spin.launch()));
+    into.stamped_us.push_back(whole_ns(spin.stamped_us()));
+  };
   const int passes = context.repeats > 0 ? std::max(context.repeats, 2) : default_passes;  // 30 samples at least
   for (int pass = 0; pass < passes && !context.interrupted(); ++pass) {
     context.progress(static_cast<double>(pass) / passes);
-    for (std::size_t k = 0; k < spins.size(); ++k) {
+    for (std::size_t k = 0; k < series.size(); ++k) {
       // There and back, so that a drift does not look like a slope.
-      const auto i = pass % 2 == 0 ? k : spins.size() - 1 - k;
+      const auto i = pass % 2 == 0 ? k : series.size() - 1 - k;
       for (int sample = 0; sample < samples_a_pass; ++sample) {
-        series[i].span_us.push_back(spans.take(spins[i]->launch()));
-        series[i].stamped_us.push_back(whole_ns(spins[i]->stamped_us()));
-        none.span_us.push_back(spans.take(no_spin.launch()));
-        none.stamped_us.push_back(whole_ns(no_spin.stamped_us()));
+        take(durations_us[i], series[i]);
+        take(0, none);
         empty_us.push_back(spans.take(empty));
       }
     }

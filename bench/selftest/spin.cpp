@@ -104,6 +104,7 @@ void raise_clock(Device& device) {
 
 BoundSpin::BoundSpin(Device& device, double us)
     : device_{device},
+      bound_us_{us},
       family_{device, {{"spin"}}},
       oracle_{family_, SpinFamily::problem(us)},
       case_{device, oracle_},

@@ -65,6 +65,8 @@ class SpinFamily final : public Family {
 class BoundSpin {
  public:
   BoundSpin(Device& device, double us);
+  /// From the next launch on, in the same memory: what its stores cost depends on where they go.
+  void set_duration(double us) { family_.set_drift(us / bound_us_); }
   /// Once, poisoned and checked. Throws std::runtime_error where its output is wrong.
   void verify();
   [[nodiscard]] Launch& launch() { return launch_; }
@@ -72,6 +74,7 @@ class BoundSpin {
 
  private:
   Device& device_;
+  double bound_us_;
   SpinFamily family_;
   Oracle oracle_;
   Case case_;
