@@ -100,6 +100,11 @@ class OtherTables(unittest.TestCase):
         page = self.page("selftest", "s.json order")
         self.assertIn("| a\\|b | 1 | 2 | failed |\n\norder: failed\n<!-- end selftest -->\nafter", page)
 
+    def test_some_checks_of_a_proof(self):
+        self.assertIn("| failed |\n\norder: failed\n", self.page("selftest", "s.json order b$"))
+        with self.assertRaises(table.TableError):
+            self.page("selftest", "s.json order c")
+
     def test_what_other_timers_say(self):
         self.assertIn("| do_bench | 3.25 |", self.page("peers", "p.json figures"))
 

@@ -14,7 +14,7 @@ of one run, but not paired by round. Letters are the row's flags; a line below t
 In the same way, each with its own end mark:
 
     <!-- agreement A B -->                  how two stores agree, by tools/agreement.py
-    <!-- selftest STORE PROOF -->           the checks of a proof of the self-test
+    <!-- selftest STORE PROOF [REGEX] -->   the checks of a proof of the self-test, or those that match
     <!-- peers FILE figures|telling -->     what other timers say, by tools/peer_timers.py
 
     tools/table.py README.md docs/*.md      rewrite the tables
@@ -138,7 +138,7 @@ def render_agreement(spec: str, root: Path) -> str:
 
 
 def render_selftest(spec: str, root: Path) -> str:
-    path, name = words(spec, 2, "selftest")
+    path, name, pattern = words(spec if len(spec.split()) > 2 else spec + " .", 3, "selftest")
     try:
         proofs = {proof["name"]: proof for proof in json.loads((root / path).read_text())["mage"]["selftest"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -146,11 +146,20 @@ def render_selftest(spec: str, root: Path) -> str:
     if name not in proofs:
         raise TableError(f"{path} has no proof {name}; it has {', '.join(proofs)}")
     proof = proofs[name]
+    shown = [check for check in proof["checks"] if re.search(pattern, check["what"])]
+    if not shown:
+        raise TableError(f"{path}: no check of {name} matches {pattern}")
     lines = ["| what | expected | measured | verdict |", "| --- | --- | --- | --- |"]
-    for check in proof["checks"]:
-        cells = (str(check[key]).replace("|", "\\|") for key in ("what", "expected", "measured", "outcome"))
+    for check in shown:
+        verdict = "-" if check["expected"] == "(shown only)" else check["outcome"]
+        texts = (check["what"], check["expected"], check["measured"], verdict)
+        cells = (text.replace("|", "\\|") for text in texts)
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + f"\n\n{name}: {proof['outcome']}{'. ' + proof['reason'] if proof['reason'] else ''}\n"
+    end = f"{name}: {proof['outcome']}{'. ' + proof['reason'] if proof['reason'] else ''}"
+    if len(shown) < len(proof["checks"]):
+        bad = sum(check["outcome"] == "failed" for check in proof["checks"])
+        end += f"; {len(shown)} of {len(proof['checks'])} checks shown, {bad} failed in all"
+    return "\n".join(lines) + f"\n\n{end}\n"
 
 
 def render_peers(spec: str, root: Path) -> str:
