@@ -25,7 +25,7 @@ struct TimedWork {
 struct Ceiling {
   Limit binds{};
   std::string source;   ///< the benchmark that measured the limit
-  double bound_us = 0;  ///< nothing that this machine can do takes less
+  double bound_us = 0;  ///< what the limit measured in this run asks for at least
   double fraction = 0;  ///< bound / median; above 1 `why` says how that can be
   std::string why;      ///< one sentence
 };

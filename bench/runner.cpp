@@ -357,6 +357,7 @@ Json Runner::describe(const FixtureState& state, const Step& step) {
   block["provider"] = variant.provider;
   block["parent"] = variant.parent.empty() ? Json(nullptr) : Json(variant.parent);
   block["source"] = variant.source;
+  block["device"] = variant.on_host() ? "host" : "cuda";
   block["inputs_sha256"] = session_->inputs_sha256;
   block["round"] = step.round;
   block["rounds"] = plan_.rounds[static_cast<std::size_t>(step.fixture)];

@@ -318,8 +318,13 @@ StoreContents read_store(const std::string& path) {
   std::ifstream file{path, std::ios::binary};
   std::string text;
   if (file) {
-    text.resize(static_cast<std::size_t>(std::filesystem::file_size(path, error)));
+    const auto bytes = std::filesystem::file_size(path, error);
     if (error) throw failure(error.message());
+    try {
+      text.resize(static_cast<std::size_t>(bytes));
+    } catch (const std::exception&) {  // std::bad_alloc, std::length_error
+      throw failure("its " + std::to_string(bytes) + " bytes do not fit into memory");
+    }
     file.read(text.data(), static_cast<std::streamsize>(text.size()));
     text.resize(static_cast<std::size_t>(file.gcount()));
   }

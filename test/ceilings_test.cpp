@@ -211,7 +211,8 @@ TEST(Ceilings, StandInTheStore) {
 TEST(Ceilings, AreNotThereWithoutAnyLimit) {
   auto all = entries();
   all.erase(all.begin() + 2);
-  for (const auto& aggregate : assemble_store(all).at("mage").at("aggregates"))
+  const auto store = assemble_store(all);
+  for (const auto& aggregate : store.at("mage").at("aggregates"))
     EXPECT_TRUE(aggregate.at("ceiling").is_null()) << aggregate;
 }
 

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -61,8 +61,9 @@ TEST_F(StoreFiles, TheCommittedStoresAreRead) {
   for (const auto& entry : fs::recursive_directory_iterator{fs::path{MAGE_SOURCE_DIR} / "experiments"}) {
     if (entry.path().extension() != ".json") continue;
     SCOPED_TRACE(entry.path().string());
-    ++stores;
     const auto tree = read_json(entry.path());
+    if (!tree.contains("context")) continue;  // what another tool wrote
+    ++stores;
     const auto store = read_store(entry.path().string());
     std::map<std::string, std::map<int, double>> expected, found;
     for (const auto& row : tree.at("benchmarks"))
@@ -80,10 +81,10 @@ TEST_F(StoreFiles, TheCommittedStoresAreRead) {
       EXPECT_EQ(benchmark->part_medians_us, (aggregate.at("part_medians_us").get<std::map<std::string, double>>()));
     }
     EXPECT_EQ(store.absences.size(), tree.at("mage").at("unavailable").size() + tree.at("mage").at("failed").size());
-    EXPECT_FALSE(store.floors.empty());
+    EXPECT_EQ(store.floors.empty(), tree.at("benchmarks").empty()) << "a self-test has neither";
     EXPECT_EQ(store.complete, tree.at("mage").at("complete"));
   }
-  EXPECT_GE(stores, 1);
+  EXPECT_GE(stores, 5);
 }
 
 TEST_F(StoreFiles, TheFuzzersSeedIsTheExample) {
@@ -158,10 +159,10 @@ TEST_F(StoreFiles, AHundredThousandRowsTakeSecondsAndLittleMemory) {
 
   std::ofstream{"/proc/self/clear_refs"} << '5';  // the peak begins anew; where that is not allowed it is only higher
   const auto before = memory_bytes("VmRSS:");
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = std::clock();  // of this process: other tests run beside it
   const auto store = read_store(file);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  EXPECT_LT(seconds.count(), 5);
+  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  EXPECT_LT(seconds, 5);
   EXPECT_LT(memory_bytes("VmHWM:"), before + (std::size_t{1} << 30U));
 
   ASSERT_EQ(store.benchmarks.size(), static_cast<std::size_t>(benchmarks));
@@ -170,7 +171,7 @@ TEST_F(StoreFiles, AHundredThousandRowsTakeSecondsAndLittleMemory) {
     ASSERT_EQ(benchmark.rounds.back().round, rounds - 1);
     ASSERT_EQ(benchmark.rounds.back().median_us, std::stod(benchmark.variant.substr(1)) + 1.5);
   }
-  std::printf("%.0f MB in %.2f s, %.0f MB of memory\n", static_cast<double>(fs::file_size(file)) / 1e6, seconds.count(),
+  std::printf("%.0f MB in %.2f s, %.0f MB of memory\n", static_cast<double>(fs::file_size(file)) / 1e6, seconds,
               static_cast<double>(memory_bytes("VmHWM:") - before) / 1e6);
 }
 

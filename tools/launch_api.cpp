@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The registry's launches behind a C interface, so that other timers can call the very operation that mage_bench times,
 // on pointers of their own. Built as libmage_launch.so on demand: cmake --build build/gpu --target mage_launch.
+#include <cuda_runtime_api.h>
+
 #include <exception>
 #include <memory>
 #include <stdexcept>
@@ -57,8 +59,25 @@ void* mage_launch_open(const char* benchmark, void* const* pointers, int count) 
   }
 }
 
-/// Enqueues the operation on `stream`, a cudaStream_t. Launch errors stay with the CUDA runtime of this library.
-void mage_launch_run(void* handle, void* stream) { static_cast<Opened*>(handle)->launch(mage::StreamHandle{stream}); }
+/// Enqueues the operation on `stream`, a cudaStream_t. 0, or 1 where it threw.
+int mage_launch_run(void* handle, void* stream) {
+  try {
+    static_cast<Opened*>(handle)->launch(mage::StreamHandle{stream});
+    return 0;
+  } catch (const std::exception& error) {
+    error_text = std::string{"mage_launch_run: "} + error.what();
+    return 1;
+  }
+}
+
+/// Waits for `stream`. 0, or 1 where a launch or what it ran failed: a failing launch must not pass for a fast one.
+int mage_launch_check(void* stream) {
+  auto status = cudaStreamSynchronize(static_cast<cudaStream_t>(stream));
+  if (status == cudaSuccess) status = cudaGetLastError();
+  if (status == cudaSuccess) return 0;
+  error_text = std::string{"mage_launch_check: "} + cudaGetErrorString(status);
+  return 1;
+}
 
 void mage_launch_close(void* handle) { delete static_cast<Opened*>(handle); }
 }

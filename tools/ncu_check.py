@@ -15,7 +15,7 @@ median a sample: the GPU's time, the L2 hit rate, the bytes that memory moved. C
 
 Clocks are left alone. Caches too, since by default ncu flushes them before each kernel. So a kernel must not be
 replayed: a second pass would find what the first one left. The counters are read in groups that fit into one pass, a
-run of the program each; where one does not fit the check fails and says so.
+run of the program each; where ncu says that one did not fit the check fails. Where it does not say, passes are 0.
 
 Exit codes: 0 every check holds, 1 one does not or something went wrong, 2 usage, 3 ncu is not there.
 """
@@ -237,7 +237,19 @@ def run(arguments: list[str], folder: Path) -> str:
     if done.returncode != 0:
         end = "\n".join((text + output + done.stderr.decode(errors="replace")).strip().splitlines()[-8:])
         raise NcuError(f"exit code {done.returncode} of: {' '.join(arguments)}\n{end}")
-    return text + "\n" + output
+    return "\n".join((text, output, done.stderr.decode(errors="replace")))
+
+
+def counted(timed: list[list[Launch]], store: Path) -> list[list[Launch]]:
+    """Without the sample that the round poisoned and checked: what it found in L2 is not what the others find."""
+    try:
+        audited = json.loads(store.read_text())["benchmarks"][0]["mage"]["checked_sample"]
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise NcuError(f"the run's store cannot be read: {error!r}") from error
+    kept = [sample for i, sample in enumerate(timed) if i != audited]
+    if not kept:
+        raise NcuError("no counted sample was profiled")
+    return kept
 
 
 def measure(ncu: str, bench: Path, name: str, samples: int) -> Reading:
@@ -247,7 +259,7 @@ def measure(ncu: str, bench: Path, name: str, samples: int) -> Reading:
             folder = Path(holder)
             try:
                 report = parse(run(command(ncu, bench, name, metrics, samples, folder), folder), metrics)
-                timed = between_stamps(report.launches, parts(name)[3])
+                timed = counted(between_stamps(report.launches, parts(name)[3]), folder / "store.json")
             except NcuError as error:
                 raise NcuError(f"{name}: {error}") from None
         reading.kernels = len(timed[0])

@@ -61,7 +61,19 @@ class Operation:
             raise RuntimeError(f"{variant} on {problem}: the library's output is not gelu(x + bias)")
 
     def on(self, stream: int) -> None:
-        self.library.mage_launch_run(self.handle, stream)
+        if self.library.mage_launch_run(self.handle, stream):
+            raise RuntimeError(self.library.mage_launch_error().decode())
+
+    def check(self) -> None:
+        """After a timer: whatever of its launches failed is no time."""
+        import torch
+
+        torch.cuda.synchronize()
+        if self.library.mage_launch_check(torch.cuda.current_stream().cuda_stream):
+            raise RuntimeError(self.library.mage_launch_error().decode())
+
+    def __del__(self) -> None:
+        self.library.mage_launch_close(getattr(self, "handle", None))
 
     def __call__(self) -> None:
         import torch
@@ -74,6 +86,8 @@ def load_library(path: Path):
     library.mage_launch_open.restype = ctypes.c_void_p
     library.mage_launch_open.argtypes = (ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int)
     library.mage_launch_run.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+    library.mage_launch_check.argtypes = (ctypes.c_void_p,)
+    library.mage_launch_close.argtypes = (ctypes.c_void_p,)
     library.mage_launch_error.restype = ctypes.c_char_p
     return library
 
@@ -169,13 +183,18 @@ def mage_seconds_to_tell(store: dict, base: str, slower: str) -> dict:
     time; gates, settling and inputs the rest, which is shared out by it."""
     share = store["mage"]["end"]["inside_samples_s"] / store["mage"]["end"]["wall_s"]
     first, second = mage_rounds(store, base), mage_rounds(store, slower)
-    for n in range(3, min(len(first), len(second)) + 1):
+    most = min(len(first), len(second))
+    if most < 3:
+        raise RuntimeError(f"{base} and {slower} have fewer than 3 rounds each: there is nothing to tell from")
+    told = False
+    for n in range(3, most + 1):
         a, b = [x for x, _ in first[:n]], [x for x, _ in second[:n]]
         va, vb = statistics.variance(a) / n, statistics.variance(b) / n
         difference = statistics.mean(b) - statistics.mean(a)
         dof = (va + vb) ** 2 / max((va**2 + vb**2) / (n - 1), 1e-300)
-        told = difference > student_t_975(max(dof, 1)) * math.sqrt(va + vb)
-        if told:
+        half = student_t_975(max(dof, 1)) * math.sqrt(va + vb)
+        if abs(difference) > half:
+            told = difference > 0
             break
     return {
         "told": told,
@@ -227,6 +246,7 @@ def measure(arguments) -> dict:
             figures[f"mage_bench {mode}"] = {"us": row["median_us"], "floor_us": row["floor_us"]}
         for name, timer in timers.items():
             figures[name] = {"us": timer(operations[problem])}
+            operations[problem].check()
     for problem, planted in PLANTED.items():
         telling = result["telling"].setdefault(problem, {})
         for mode in MODES:
@@ -235,6 +255,8 @@ def measure(arguments) -> dict:
         for name, timer in timers.items():
             say(f"{name} on {problem} and {planted}")
             telling[name] = [seconds_to_tell(timer, operations[problem], operations[planted]) for _ in range(TRIALS)]
+            operations[problem].check()
+            operations[planted].check()
             save(arguments.out, result)
     add_nvbench(result, operations)
     save(arguments.out, result)
@@ -290,13 +312,12 @@ def telling_table(result: dict) -> str:
     lines.append("| --- | --- | ---: | ---: | ---: | ---: |")
     for problem, timers in result["telling"].items():
         for name, trials in timers.items():
-            told = [trial for trial in trials if trial["told"]]
-            used = told or trials
+            told = sum(trial["told"] for trial in trials)
             seconds, calls, ratio = (
-                statistics.median(trial[key] for trial in used) for key in ("seconds", "calls", "ratio")
+                statistics.median(trial[key] for trial in trials) for key in ("seconds", "calls", "ratio")
             )
             lines.append(
-                f"| {name} | {problem} | {len(told)} of {len(trials)} | {seconds:.2f} | {calls:.0f} | {ratio:.4f} |"
+                f"| {name} | {problem} | {told} of {len(trials)} | {seconds:.2f} | {calls:.0f} | {ratio:.4f} |"
             )
     return "\n".join(lines)
 

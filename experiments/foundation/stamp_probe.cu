@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What sets the fixed cost of an event span: the process, the stream, or the event?
 // Prints the median gated span of an empty kernel for every stream and pair of events, as CSV.
-//   nvcc -O2 -arch=native stamp_probe.cu -o stamp_probe && for i in 1 2 3 4 5 6; do ./stamp_probe $i; done
+//   nvcc -O2 -arch=native stamp_probe.cu -o stamp_probe && for i in 1 2 3 4 5 6 7 8; do ./stamp_probe $i; done
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
