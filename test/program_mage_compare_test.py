@@ -158,6 +158,69 @@ class TwoStores(CompareTest):
         self.assertEqual(only["v08_new"]["store"], "new.json")
         self.assertIn("unpaired", self.compare(1, "run.json", "new.json").stdout)
 
+    def test_what_became_wrong_or_failed_is_a_regression(self):
+        times = [benchmark(f"f/{variant}/p/event", 5.0) for variant in ("v00", "v01")]
+        old_bad = absence("f/v02/p/event", "wrong", "y[1] is 3")
+        write(self.folder, "old.json", store(times, failed=[old_bad]))
+        for status in ("wrong", "failed"):
+            for kept in (times[:1], []):  # with a row, and without any
+                with self.subTest(status=status, rows=len(kept)):
+                    bad = [absence("f/v01/p/event", status, "why"), old_bad]
+                    write(self.folder, "later.json", store(kept, failed=bad, run_id="1" * 32))
+                    text = self.compare(1, "old.json", "later.json").stdout
+                    line = f"REGRESSION: f/v01/p/event has a time in old.json, and in later.json it is {status}: why"
+                    self.assertIn(line, text)
+                    for path in ("old.json", "later.json"):
+                        self.assertIn(f"without a time in {path}: f/v02/p/event: wrong: y[1] is 3", text)
+                    self.assertEqual(text.count("REGRESSION"), 1)
+                    report = load_strict(self.compare(1, "old.json", "later.json", "--format=json").stdout)
+                    listed = [(e["name"], e["store"], e["regression"]) for e in report["without_time"]]
+                    expected = [
+                        ("f/v02/p/event", "old.json", False),
+                        ("f/v01/p/event", "later.json", True),
+                        ("f/v02/p/event", "later.json", False),
+                    ]
+                    self.assertEqual(listed, expected)
+                    done = self.bench("old.json", "later.json", "--no_fail", executable=COMPARE)
+                    self.assertEqual(done.returncode, 0 if kept else 3, done.stderr)
+                    self.assertIn(line, done.stdout)
+                    if kept:
+                        self.compare(0, "old.json", "later.json", "--variant=v00|v02")
+        # What this machine cannot do, and what was mended, is none.
+        away = [absence("f/v01/p/event", "unavailable", "no", "arch")]
+        write(self.folder, "later.json", store(times[:1], unavailable=away, run_id="1" * 32))
+        self.compare(0, "old.json", "later.json")
+        write(self.folder, "mended.json", store([*times, benchmark("f/v02/p/event", 5.0)], run_id="1" * 32))
+        self.compare(0, "old.json", "mended.json")
+
+    def test_ranks_are_noted_only_where_these_rounds_could_support_the_claim(self):
+        def notes(*flags):
+            rows = self.rows(1, *flags)
+            self.assertEqual([row["word"] for row in rows], ["slower"])
+            return [note for note in rows[0]["notes"] if note.startswith("ranks do not agree")]
+
+        # One of five pairs lies far on the other side. The smallest p of five is 0.0625.
+        spread = (1.1, 1.11, 1.12, 1.105, 0.88)
+        flat = benchmark("f/v00_a/p/event", 5.0, spread=(1.0,) * 5)
+        pairs = [flat, benchmark("f/v01_a/p/event", 5.0, spread=spread)]
+        write(self.folder, "pairs.json", store(pairs))
+        self.assertEqual(len(notes("pairs.json", "--alpha=0.5")), 1)
+        # All of one store's rounds lie above all of the other's: no p is smaller, so none below 0.01 could be had.
+        for old, new, alpha, smallest in ((4, 4, 0.01, 2 / 70), (3, 4, 0.05, 2 / 35), (3, 5, 0.02, 2 / 56)):
+            with self.subTest(old=old, new=new):
+                write(self.folder, "old.json", store([benchmark("f/v00/p/event", 5.0, rounds=range(old))]))
+                later = store([benchmark("f/v00/p/event", 9.0, rounds=range(new))], run_id="1" * 32)
+                write(self.folder, "later.json", later)
+                flags = ("old.json", "later.json", f"--alpha={alpha}")
+                self.assertAlmostEqual(self.rows(1, *flags)[0]["wilcoxon_p_value"], smallest)
+                self.assertEqual(notes(*flags), [])
+        # Three and five rounds could have p 0.036; here one of the five lies below the three.
+        write(self.folder, "old.json", store([benchmark("f/v00/p/event", 5.0, rounds=range(3))]))
+        lower = (1.3, 1.31, 1.32, 1.305, 0.9)
+        later = store([benchmark("f/v00/p/event", 5.0, spread=lower)], run_id="1" * 32)
+        write(self.folder, "later.json", later)
+        self.assertEqual(len(notes("old.json", "later.json", "--alpha=0.1")), 1)
+
     def test_another_machine_is_refused_or_labels_every_row(self):
         for change in (
             {"name": "NVIDIA Another"},
@@ -211,6 +274,15 @@ class Selection(CompareTest):
     def test_a_store_without_times(self):
         write(self.folder, "s.json", store([], unavailable=[absence("f/v00/p/event", "unavailable", "no", "arch")]))
         self.compare(3, "s.json", says="s.json holds no benchmark with a time, and 1 without one")
+
+    def test_what_is_wrong_is_named_where_no_row_is_left(self):
+        bad = [absence("f/v00/p/event", "wrong", "y[1] is 3"), absence("f/v01/p/event", "failed", "out of memory")]
+        write(self.folder, "s.json", store([], failed=bad))
+        text = self.compare(3, "s.json", says="nothing to compare").stdout
+        self.assertIn("without a time in s.json: f/v00/p/event: wrong: y[1] is 3", text)
+        self.assertIn("without a time in s.json: f/v01/p/event: failed: out of memory", text)
+        report = load_strict(self.compare(3, "s.json", "--format=json").stdout)
+        self.assertEqual([entry["status"] for entry in report["without_time"]], ["wrong", "failed"])
 
 
 class Views(CompareTest):

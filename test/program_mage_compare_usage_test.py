@@ -83,6 +83,7 @@ class Usage(CompareTest):
         ):
             self.assertRegex(help_text, rf"(?m)^  {flag}\b", flag)
             self.assertRegex(help_text, rf"mage_compare \S+.* {flag}\b", f"no example of {flag}")
+        self.assertIn("the whole interval beyond the minimum effect", help_text)
         self.assertRegex(self.compare(0, "--version").stdout, r"^mage_compare \d+\.\d+\.\d+ \(.+\)\n$")
 
     def test_a_regression_fails_unless_asked_not_to(self):

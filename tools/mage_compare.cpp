@@ -72,14 +72,17 @@ int run(const std::vector<std::string>& argv) {
 
   std::size_t rows = 0;
   for (const auto& section : report.sections) rows += section.rows.size();
-  if (rows > 0 || !report.tail.value("only_in_one", Json::array()).empty()) write(render(report, options), options.out);
+  // Without a row too there may be something to name.
+  const auto names = [&report](const char* list) { return !report.tail.value(list, Json::array()).empty(); };
+  if (rows > 0 || names("only_in_one") || names("without_time")) write(render(report, options), options.out);
+  if (report.regression && !options.no_fail) return exit_code::regression;
   if (report.comparable == 0) {
     complain(rows > 0 ? "nothing could be compared: each row is not comparable, and says why"
                       : "nothing to compare: no benchmark with a time is selected that has something to stand against");
     for (const auto& store : stores) std::fputs(what_it_holds(store).c_str(), stderr);
     return exit_code::nothing;
   }
-  return report.regression && !options.no_fail ? exit_code::regression : exit_code::compared;
+  return exit_code::compared;
 }
 
 }  // namespace

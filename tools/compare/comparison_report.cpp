@@ -52,57 +52,80 @@ std::vector<std::size_t> table_order(const Table& table) {
 
 std::string pairing(const Comparison& comparison) { return comparison.paired ? "paired by round" : "unpaired"; }
 
+/// What a row is made of.
+struct Facts {
+  const StoredBenchmark& candidate;
+  const StoredBenchmark* baseline;  ///< null where the group has none
+  const Comparison& comparison;
+  std::vector<std::string> baseline_flags, notes;
+  bool has_ratio = comparison.word != Word::not_comparable;
+  std::optional<double> baseline_us =
+      baseline ? std::optional{has_ratio ? comparison.baseline_us : median_us(*baseline)} : std::nullopt;
+  double candidate_us = has_ratio ? comparison.candidate_us : median_us(candidate);
+  std::optional<statistics::Interval> limits = has_ratio ? comparison.interval : std::nullopt;
+  std::optional<double> p_value = has_ratio ? comparison.p_value : std::nullopt;
+  std::optional<double> adjusted = p_value ? std::optional{comparison.adjusted_p_value} : std::nullopt;
+
+  [[nodiscard]] std::optional<double> value(double figure) const {
+    return has_ratio ? std::optional{figure} : std::nullopt;
+  }
+};
+
+using Fact = Field<Facts>;
+constexpr std::array facts{
+    Fact{"name", [](const Facts& row) { return Json(row.candidate.name); }},
+    Fact{"family", [](const Facts& row) { return Json(row.candidate.family); }},
+    Fact{"problem", [](const Facts& row) { return Json(row.candidate.problem); }},
+    Fact{"mode", [](const Facts& row) { return Json(row.candidate.mode); }},
+    Fact{"candidate", [](const Facts& row) { return Json(row.candidate.variant); }},
+    Fact{"baseline", [](const Facts& row) { return row.baseline ? Json(row.baseline->variant) : Json(nullptr); }},
+    Fact{"word", [](const Facts& row) { return Json(to_string(row.comparison.word)); }},
+    Fact{"baseline_us", [](const Facts& row) { return number(row.baseline_us); }},
+    Fact{"candidate_us", [](const Facts& row) { return number(row.candidate_us); }},
+    Fact{"ratio", [](const Facts& row) { return number(row.value(row.comparison.ratio)); }},
+    Fact{"ratio_low",
+         [](const Facts& row) { return number(row.limits ? std::optional{row.limits->low} : std::nullopt); }},
+    Fact{"ratio_high",
+         [](const Facts& row) { return number(row.limits ? std::optional{row.limits->high} : std::nullopt); }},
+    Fact{"hodges_lehmann_ratio",
+         [](const Facts& row) { return number(row.value(row.comparison.hodges_lehmann_ratio)); }},
+    Fact{"p_value", [](const Facts& row) { return number(row.p_value); }},
+    Fact{"adjusted_p_value", [](const Facts& row) { return number(row.adjusted); }},
+    Fact{"wilcoxon_p_value",
+         [](const Facts& row) { return number(row.has_ratio ? row.comparison.wilcoxon_p_value : std::nullopt); }},
+    Fact{"rounds", [](const Facts& row) { return Json(row.comparison.rounds); }},
+    Fact{"pairing", [](const Facts& row) { return row.has_ratio ? Json(pairing(row.comparison)) : Json(nullptr); }},
+    Fact{"candidate_flags", [](const Facts& row) { return Json(row.candidate.flags); }},
+    Fact{"baseline_flags", [](const Facts& row) { return Json(row.baseline_flags); }},
+    Fact{"notes", [](const Facts& row) { return Json(row.notes); }},
+    Fact{"boundary", [](const Facts& row) { return Json(boundary(row.candidate.mode)); }},
+};
+
 Row row_of(const Pair& pair, const Comparison& comparison, const std::vector<std::string>& labels, bool across_runs,
            const ComparisonOptions& options) {
-  const auto& candidate = *pair.candidate;
-  const bool has_ratio = comparison.word != Word::not_comparable;
-  const auto baseline_us =
-      pair.baseline ? std::optional{has_ratio ? comparison.baseline_us : median_us(*pair.baseline)} : std::nullopt;
-  const double candidate_us = has_ratio ? comparison.candidate_us : median_us(candidate);
-  const auto value = [&](double figure) { return has_ratio ? std::optional{figure} : std::nullopt; };
-  const auto limits = has_ratio ? comparison.interval : std::nullopt;
-  const auto baseline_flags = pair.baseline ? pair.baseline->flags : std::vector<std::string>{};
-  const auto adjusted = has_ratio && comparison.p_value ? std::optional{comparison.adjusted_p_value} : std::nullopt;
-  auto notes = notes_on(comparison, options);
+  auto notes = notes_on(pair, comparison, options);
   notes.insert(notes.begin(), labels.begin(), labels.end());
-
+  const Facts from{.candidate = *pair.candidate,
+                   .baseline = pair.baseline,
+                   .comparison = comparison,
+                   .baseline_flags = pair.baseline ? pair.baseline->flags : std::vector<std::string>{},
+                   .notes = std::move(notes)};
   Row row;
   row.tone = tone_of(comparison.word);
-  row.cells = {std::string{to_string(comparison.word)},
-               candidate.name,
-               pair.baseline ? (across_runs ? "old" : pair.baseline->variant) : "-",
-               microseconds(baseline_us),
-               microseconds(candidate_us),
-               ratio(value(comparison.ratio)),
-               interval(limits),
-               probability(adjusted),
-               has_ratio ? fmt::format("{} {}", comparison.rounds, comparison.paired ? "paired" : "unpaired") : "-",
-               join(candidate.flags, " "),
-               join(baseline_flags, " "),
-               join(notes, "; ")};
-  auto& fields = row.fields;
-  fields["name"] = candidate.name;
-  fields["family"] = candidate.family;
-  fields["problem"] = candidate.problem;
-  fields["mode"] = candidate.mode;
-  fields["candidate"] = candidate.variant;
-  fields["baseline"] = pair.baseline ? Json(pair.baseline->variant) : Json(nullptr);
-  fields["word"] = to_string(comparison.word);
-  fields["baseline_us"] = number(baseline_us);
-  fields["candidate_us"] = number(candidate_us);
-  fields["ratio"] = number(value(comparison.ratio));
-  fields["ratio_low"] = number(limits ? std::optional{limits->low} : std::nullopt);
-  fields["ratio_high"] = number(limits ? std::optional{limits->high} : std::nullopt);
-  fields["hodges_lehmann_ratio"] = number(value(comparison.hodges_lehmann_ratio));
-  fields["p_value"] = number(has_ratio ? comparison.p_value : std::nullopt);
-  fields["adjusted_p_value"] = number(adjusted);
-  fields["wilcoxon_p_value"] = number(has_ratio ? comparison.wilcoxon_p_value : std::nullopt);
-  fields["rounds"] = comparison.rounds;
-  fields["pairing"] = has_ratio ? Json(pairing(comparison)) : Json(nullptr);
-  fields["candidate_flags"] = candidate.flags;
-  fields["baseline_flags"] = baseline_flags;
-  fields["notes"] = notes;
-  fields["boundary"] = boundary(candidate.mode);
+  row.cells = {
+      std::string{to_string(comparison.word)},
+      from.candidate.name,
+      pair.baseline ? (across_runs ? "old" : pair.baseline->variant) : "-",
+      microseconds(from.baseline_us),
+      microseconds(from.candidate_us),
+      ratio(from.value(comparison.ratio)),
+      interval(from.limits),
+      probability(from.adjusted),
+      from.has_ratio ? fmt::format("{} {}", comparison.rounds, comparison.paired ? "paired" : "unpaired") : "-",
+      join(from.candidate.flags, " "),
+      join(from.baseline_flags, " "),
+      join(from.notes, "; ")};
+  for (const auto& fact : facts) row.fields[fact.name] = fact.of(from);
   return row;
 }
 
@@ -122,28 +145,7 @@ void fill(Report& report, const Table& table, const Options& options, const std:
                     {"flags"},
                     {"baseline's flags"},
                     {"notes"}};
-  report.fields = {"name",
-                   "family",
-                   "problem",
-                   "mode",
-                   "candidate",
-                   "baseline",
-                   "word",
-                   "baseline_us",
-                   "candidate_us",
-                   "ratio",
-                   "ratio_low",
-                   "ratio_high",
-                   "hodges_lehmann_ratio",
-                   "p_value",
-                   "adjusted_p_value",
-                   "wilcoxon_p_value",
-                   "rounds",
-                   "pairing",
-                   "candidate_flags",
-                   "baseline_flags",
-                   "notes",
-                   "boundary"};
+  for (const auto& fact : facts) report.fields.emplace_back(fact.name);
   std::set<std::string> modes;
   std::array<int, words.size()> counts{};
   auto& rows = report.sections.emplace_back().rows;
@@ -165,7 +167,7 @@ void fill(Report& report, const Table& table, const Options& options, const std:
                                        table.tests(), options.comparison.alpha, 100 * options.comparison.min_effect));
   report.tail["holm_rows"] = table.tests();
   report.comparable = static_cast<int>(rows.size()) - counts[rank_of(Word::not_comparable)];
-  report.regression = counts[rank_of(Word::slower)] > 0;
+  report.regression = report.regression || counts[rank_of(Word::slower)] > 0;
 }
 
 void settings_into(Json& head, const Options& options) {
@@ -173,10 +175,12 @@ void settings_into(Json& head, const Options& options) {
   head["min_effect"] = options.comparison.min_effect;
 }
 
-/// Selected benchmarks without a time. Most are only not available here; what is wrong or failed is named.
-void add_absences(Report& report, const StoreContents& store, const Options& options) {
+/// Selected benchmarks without a time. Most are only not available here; what is wrong or failed is named, and is a
+/// regression where `before`, which may be null, has a time for it.
+void add_absences(Report& report, const StoreContents& store, const StoreContents* before, const Options& options) {
   std::map<std::string, int> counts;
-  report.tail["without_time"] = Json::array();
+  auto& listed = report.tail["without_time"];
+  if (listed.is_null()) listed = Json::array();
   for (const auto& absence : store.absences) {
     StoredBenchmark parts;
     if (const auto name = parse_name(absence.name)) {
@@ -187,14 +191,26 @@ void add_absences(Report& report, const StoreContents& store, const Options& opt
     }
     if (!selects(options.selection, parts)) continue;
     counts[absence.status] += 1;
-    report.tail["without_time"].push_back(
-        {{"name", absence.name}, {"status", absence.status}, {"reason", absence.reason}});
-    if (absence.status == "wrong" || absence.status == "failed")
-      report.closing.push_back(fmt::format("without a time: {}: {}: {}", absence.name, absence.status, absence.reason));
+    const bool bad = absence.status == "wrong" || absence.status == "failed";
+    const bool regression =
+        bad && before && std::ranges::binary_search(before->benchmarks, absence.name, {}, &StoredBenchmark::name);
+    listed.push_back({{"name", absence.name},
+                      {"store", store.path},
+                      {"status", absence.status},
+                      {"reason", absence.reason},
+                      {"regression", regression}});
+    if (regression) {
+      report.regression = true;
+      report.closing.push_back(fmt::format("REGRESSION: {} has a time in {}, and in {} it is {}: {}", absence.name,
+                                           before->path, store.path, absence.status, absence.reason));
+    } else if (bad) {
+      report.closing.push_back(
+          fmt::format("without a time in {}: {}: {}: {}", store.path, absence.name, absence.status, absence.reason));
+    }
   }
   std::string text;
   for (const auto& [status, count] : counts) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, status);
-  if (!text.empty()) report.closing.push_back("without a time in the store: " + text);
+  if (!text.empty()) report.closing.push_back(fmt::format("without a time in {}: {}", store.path, text));
 }
 
 void list_only(Report& report, const std::vector<const StoredBenchmark*>& only, const StoreContents& here,
@@ -224,7 +240,7 @@ Report compare_one(const StoreContents& store, const Options& options) {
       options.baseline ? *options.baseline : "v00_* of the family; of host variants cpu_v00_*, else reference";
   report.head["baseline"] = baseline;
   report.intro = {describe(store), "paired by round, inside one run; baseline: " + baseline};
-  add_absences(report, store, options);
+  add_absences(report, store, nullptr, options);
   fill(report, pairs_in(store, options), options, {}, false);
   return report;
 }
@@ -253,6 +269,8 @@ Report compare_two(const StoreContents& before, const StoreContents& after, cons
   report.tail["only_in_one"] = Json::array();
   list_only(report, paired.only_before, before, after);
   list_only(report, paired.only_after, after, before);
+  add_absences(report, before, nullptr, options);
+  add_absences(report, after, &before, options);
   fill(report, paired.table, options, labels, true);
   return report;
 }

@@ -72,7 +72,7 @@ constexpr const char* description =
     "stands in both, unpaired: what moves between two runs is in no interval.";
 constexpr const char* footer =
     "Words: faster, slower, equivalent, inconclusive, not comparable. `faster` and `slower` need an adjusted p below\n"
-    "alpha, an interval without 1 and at least the minimum effect; `equivalent` needs the interval inside it.\n"
+    "alpha and the whole interval beyond the minimum effect; `equivalent` needs the whole interval inside it.\n"
     "\n"
     "Examples:\n"
     "  mage_compare run.json                                     every variant against v00_* of its family\n"
@@ -87,7 +87,8 @@ constexpr const char* footer =
     "  mage_compare run.json --ranking                           all variants against the fastest, best first\n"
     "  mage_compare run.json --decompose                         where the time of a launch goes\n"
     "\n"
-    "Exit codes: 0 compared; 1 a row is `slower` (than its baseline; with one store that is the first version);\n"
+    "Exit codes: 0 compared; 1 a row is `slower` (than its baseline; with one store that is the first version), or a\n"
+    "benchmark with a time in the old store is wrong or failed in the new one;\n"
     "2 usage, a store that cannot be read, stores of different machines, or an output that cannot be written;\n"
     "3 nothing could be compared. docs/compare.md explains every word and column.";
 
@@ -127,7 +128,8 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
   app.add_option("--min_effect", options.comparison.min_effect,
                  "A difference is claimed where its whole interval is beyond this share: from 0 to below 1 [0.01]")
       ->group(verdicts);
-  app.add_flag("--no_fail", options.no_fail, "Exit with 0 where a row is slower")->group(verdicts);
+  app.add_flag("--no_fail", options.no_fail, "Report regressions, but let none of them decide the exit code")
+      ->group(verdicts);
 
   constexpr const char* views = "Other reports";
   bool rank = false;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -95,6 +96,16 @@ class BaselineRule {
   std::map<std::string, std::vector<Absent>> absences_;
 };
 
+/// What a test by ranks says where all rounds agree and none tie: it cannot say less of so few rounds.
+double smallest_p_by_ranks(const Pair& pair, const Comparison& comparison) {
+  if (comparison.paired) return std::ldexp(1.0, 1 - comparison.rounds);
+  const auto old_rounds = static_cast<double>(pair.baseline->rounds.size());
+  double p = 2;  // over the number of ways to choose the new rounds among all
+  for (std::size_t k = 1; k <= pair.candidate->rounds.size(); ++k)
+    p *= static_cast<double>(k) / (old_rounds + static_cast<double>(k));
+  return p;
+}
+
 }  // namespace
 
 void Table::add(const Pair& pair, Comparison comparison) {
@@ -166,15 +177,13 @@ std::vector<std::string> machine_differences(const StoreContents& before, const 
   return differences;
 }
 
-std::vector<std::string> notes_on(const Comparison& comparison, const ComparisonOptions& options) {
+std::vector<std::string> notes_on(const Pair& pair, const Comparison& comparison, const ComparisonOptions& options) {
   auto notes = comparison.notes;
   if (!comparison.why.empty()) notes.insert(notes.begin(), comparison.why);
-  // Below these counts a test by ranks cannot reach 0.05 whatever the rounds are.
-  constexpr int fewest_pairs = 6;
-  constexpr int fewest_unpaired = 4;
-  const bool ranks_can_tell = comparison.rounds >= (comparison.paired ? fewest_pairs : fewest_unpaired);
   const bool claimed = comparison.word == Word::slower || comparison.word == Word::faster;
-  if (claimed && ranks_can_tell && comparison.wilcoxon_p_value && *comparison.wilcoxon_p_value >= options.alpha)
+  // Where no order of so few rounds could support the claim, that this one does not says nothing.
+  if (claimed && comparison.wilcoxon_p_value && *comparison.wilcoxon_p_value >= options.alpha &&
+      smallest_p_by_ranks(pair, comparison) < options.alpha)
     notes.push_back("ranks do not agree: p " + probability(comparison.wilcoxon_p_value) + " by Wilcoxon");
   return notes;
 }

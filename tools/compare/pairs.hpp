@@ -22,7 +22,7 @@ struct Table {
   std::vector<Comparison> comparisons;  ///< one a pair
 
   void add(const Pair& pair, Comparison comparison);
-  /// Calls decide() and counts.
+  /// Gives every comparison its word, by decide().
   void decide_all(const ComparisonOptions& options);
   [[nodiscard]] int tests() const;  ///< rows that Holm's adjustment is over
 };
@@ -41,6 +41,7 @@ struct TwoStores {
 [[nodiscard]] std::vector<std::string> machine_differences(const StoreContents& before, const StoreContents& after);
 
 /// What a reader should know of the row beside its figures.
-[[nodiscard]] std::vector<std::string> notes_on(const Comparison& comparison, const ComparisonOptions& options);
+[[nodiscard]] std::vector<std::string> notes_on(const Pair& pair, const Comparison& comparison,
+                                                const ComparisonOptions& options);
 
 }  // namespace mage::compare

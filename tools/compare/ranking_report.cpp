@@ -2,7 +2,9 @@
 // All variants of a problem and mode against the fastest of them.
 #include <fmt/format.h>
 #include <algorithm>
+#include <array>
 #include <set>
+#include <utility>
 
 #include "tools/compare/pairs.hpp"
 #include "tools/compare/report.hpp"
@@ -18,53 +20,76 @@ struct Ranked {
   std::size_t first_comparison = 0;
 };
 
+/// What a row is made of.
+struct Facts {
+  Kind kind;
+  std::size_t place;  ///< from 0
+  const StoredBenchmark& benchmark;
+  const StoredBenchmark& best;
+  std::string word;
+  Comparison comparison;  ///< as it begins for the best
+  std::vector<std::string> notes;
+  bool is_best = place == 0;
+  bool has_ratio = is_best || comparison.word != Word::not_comparable;
+  std::optional<double> ratio_to_best = has_ratio ? std::optional{comparison.ratio} : std::nullopt;
+  std::optional<statistics::Interval> limits = has_ratio ? comparison.interval : std::nullopt;
+  std::optional<double> adjusted =
+      has_ratio && comparison.p_value ? std::optional{comparison.adjusted_p_value} : std::nullopt;
+};
+
+using Fact = Field<Facts>;
+constexpr std::array facts{
+    Fact{"name", [](const Facts& row) { return Json(row.benchmark.name); }},
+    Fact{"family", [](const Facts& row) { return Json(row.benchmark.family); }},
+    Fact{"problem", [](const Facts& row) { return Json(row.benchmark.problem); }},
+    Fact{"mode", [](const Facts& row) { return Json(row.benchmark.mode); }},
+    Fact{"kind", [](const Facts& row) { return Json(to_string(row.kind)); }},
+    Fact{"rank", [](const Facts& row) { return Json(row.place + 1); }},
+    Fact{"variant", [](const Facts& row) { return Json(row.benchmark.variant); }},
+    Fact{"best", [](const Facts& row) { return Json(row.best.variant); }},
+    Fact{"word", [](const Facts& row) { return Json(row.word); }},
+    Fact{"median_us", [](const Facts& row) { return number(median_us(row.benchmark)); }},
+    Fact{"ratio", [](const Facts& row) { return number(row.ratio_to_best); }},
+    Fact{"ratio_low",
+         [](const Facts& row) { return number(row.limits ? std::optional{row.limits->low} : std::nullopt); }},
+    Fact{"ratio_high",
+         [](const Facts& row) { return number(row.limits ? std::optional{row.limits->high} : std::nullopt); }},
+    Fact{"adjusted_p_value", [](const Facts& row) { return number(row.adjusted); }},
+    Fact{"rounds", [](const Facts& row) { return row.is_best ? Json(nullptr) : Json(row.comparison.rounds); }},
+    Fact{"flags", [](const Facts& row) { return Json(row.benchmark.flags); }},
+    Fact{"notes", [](const Facts& row) { return Json(row.notes); }},
+    Fact{"boundary", [](const Facts& row) { return Json(boundary(row.benchmark.mode)); }},
+};
+
 Row row_of(const Ranked& ranked, std::size_t place, const Table& table, const ComparisonOptions& options) {
-  const auto& benchmark = *ranked.best_first[place];
-  const auto& best = *ranked.best_first.front();
   const bool is_best = place == 0;
   Comparison comparison;
   std::vector<std::string> notes;
   if (!is_best) {
-    comparison = table.comparisons[ranked.first_comparison + place - 1];
-    notes = notes_on(comparison, options);
+    const auto index = ranked.first_comparison + place - 1;
+    comparison = table.comparisons[index];
+    notes = notes_on(table.pairs[index], comparison, options);
   }
-  const bool has_ratio = is_best || comparison.word != Word::not_comparable;
-  const auto word = is_best ? std::string{"best"} : std::string{to_string(comparison.word)};
-  const auto limits = has_ratio ? comparison.interval : std::nullopt;
-  const auto adjusted = has_ratio && comparison.p_value ? std::optional{comparison.adjusted_p_value} : std::nullopt;
-  const auto ratio_to_best = has_ratio ? std::optional{comparison.ratio} : std::nullopt;
-
+  const Facts from{.kind = ranked.kind,
+                   .place = place,
+                   .benchmark = *ranked.best_first[place],
+                   .best = *ranked.best_first.front(),
+                   .word = std::string{is_best ? "best" : to_string(comparison.word)},
+                   .comparison = comparison,
+                   .notes = std::move(notes)};
   Row row;
   row.tone = is_best ? Tone::good : Tone::plain;
-  row.cells = {word,
+  row.cells = {from.word,
                std::to_string(place + 1),
-               benchmark.variant,
-               microseconds(median_us(benchmark)),
-               ratio(ratio_to_best),
-               interval(limits),
-               probability(adjusted),
+               from.benchmark.variant,
+               microseconds(median_us(from.benchmark)),
+               ratio(from.ratio_to_best),
+               interval(from.limits),
+               probability(from.adjusted),
                is_best ? "-" : std::to_string(comparison.rounds),
-               join(benchmark.flags, " "),
-               join(notes, "; ")};
-  auto& fields = row.fields;
-  fields["name"] = benchmark.name;
-  fields["family"] = benchmark.family;
-  fields["problem"] = benchmark.problem;
-  fields["mode"] = benchmark.mode;
-  fields["kind"] = to_string(ranked.kind);
-  fields["rank"] = place + 1;
-  fields["variant"] = benchmark.variant;
-  fields["best"] = best.variant;
-  fields["word"] = word;
-  fields["median_us"] = number(median_us(benchmark));
-  fields["ratio"] = number(ratio_to_best);
-  fields["ratio_low"] = number(limits ? std::optional{limits->low} : std::nullopt);
-  fields["ratio_high"] = number(limits ? std::optional{limits->high} : std::nullopt);
-  fields["adjusted_p_value"] = number(adjusted);
-  fields["rounds"] = is_best ? Json(nullptr) : Json(comparison.rounds);
-  fields["flags"] = benchmark.flags;
-  fields["notes"] = notes;
-  fields["boundary"] = boundary(benchmark.mode);
+               join(from.benchmark.flags, " "),
+               join(from.notes, "; ")};
+  for (const auto& fact : facts) row.fields[fact.name] = fact.of(from);
   return row;
 }
 
@@ -108,9 +133,7 @@ Report rank(const StoreContents& store, const Options& options) {
                     {"rounds", true},
                     {"flags"},
                     {"notes"}};
-  report.fields = {"name",   "family", "problem",   "mode",    "kind",      "rank",       "variant",
-                   "best",   "word",   "median_us", "ratio",   "ratio_low", "ratio_high", "adjusted_p_value",
-                   "rounds", "flags",  "notes",     "boundary"};
+  for (const auto& fact : facts) report.fields.emplace_back(fact.name);
   for (const auto& ranked : ranking) {
     const auto& best = *ranked.best_first.front();
     auto& section = report.sections.emplace_back();

@@ -20,6 +20,13 @@ struct Column {
   bool number = false;  ///< to the right
 };
 
+/// A key of a report's rows, and where its value comes from.
+template <typename Source>
+struct Field {
+  const char* name;
+  Json (*of)(const Source&);
+};
+
 /// How the first cell of a row looks on a terminal.
 enum class Tone { plain, good, bad, doubtful };
 
@@ -46,7 +53,7 @@ struct Report {
   std::vector<std::string> closing;  ///< lines for people; the last is the summary
   Json tail = Json::object();        ///< for JSON: counts and lists
   int comparable = 0;                ///< rows that hold a result
-  bool regression = false;
+  bool regression = false;           ///< a row is slower, or what the old store measured is wrong or failed in the new
 };
 
 [[nodiscard]] Report compare_one(const StoreContents& store, const Options& options);
