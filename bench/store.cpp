@@ -79,8 +79,7 @@ TimedWork timed_work(const Json& row, const Json& aggregate) {
   timed.mode = block.value("mode", std::string{});
   // Stores from before rows named their device held GPU variants in .cu files alone.
   const auto device = block.find("device");
-  timed.on_gpu =
-      device != block.end() ? *device == "cuda" : block.value("source", std::string{}).ends_with(".cu");
+  timed.on_gpu = device != block.end() ? *device == "cuda" : block.value("source", std::string{}).ends_with(".cu");
   timed.unstable = has_flag(aggregate.at("flags"), flag::unstable);
   timed.median_us = number_at(aggregate, "median_us");
   timed.work = {number_at(work, "flops"), number_at(work, "bytes_read"), number_at(work, "bytes_written"),

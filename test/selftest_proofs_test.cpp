@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Proofs of the self-test, each shown to fail where what it looks at is broken.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,14 +9,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "bench/selftest/child_process.hpp"
 #include "bench/selftest/failures.hpp"
 #include "bench/selftest/proof.hpp"
+#include "bench/selftest/selftest.hpp"
 #include "bench/selftest/subject.hpp"
+#include "bench/store.hpp"
 #include "test/support/fake_device.hpp"
 #include "test/support/gpu.hpp"
 
@@ -42,6 +47,10 @@ class ProofTest : public testing::Test {
   ProofTest& operator=(const ProofTest&) = delete;
 
   Context& context() { return context_; }
+  static ProofResult run(ProofResult (*proof)(Context&), Context& context) {
+    return run_proof({"tested", "a claim", proof}, context);
+  }
+  ProofResult run(ProofResult (*proof)(Context&)) { return run(proof, context_); }
   [[nodiscard]] static const Check* find(const ProofResult& result, const std::string& what) {
     const auto found = std::find_if(result.checks.begin(), result.checks.end(),
                                     [&](const Check& check) { return check.what.find(what) != std::string::npos; });
@@ -64,6 +73,7 @@ class ProofTest : public testing::Test {
 class CachedDevice final : public test::FakeDevice, private CacheExperiments {
  public:
   bool sweep_leaves_dirty = false, sweep_leaves_cached = false, reset_does_nothing = false;
+  bool persist_refuses = false, persist_breaks = false;
   bool carve_out_survives = true;
   std::size_t carve_out_bytes = 40U << 20U;
   double write_gbytes_per_s = 9000;
@@ -107,6 +117,8 @@ class CachedDevice final : public test::FakeDevice, private CacheExperiments {
   }
   void write(void*, std::size_t bytes) override { operate("write", microseconds(bytes, write_gbytes_per_s)); }
   [[nodiscard]] std::size_t persist(void* pointer, std::size_t) override {
+    if (persist_refuses) throw UnavailableError{Unavailable::arch, "not here"};
+    if (persist_breaks) throw std::runtime_error{"it broke"};
     if (carve_out_bytes > 0) window_ = pointer;
     return carve_out_bytes;
   }
@@ -140,7 +152,7 @@ constexpr const char* survives = "with a persisting carve-out left on";
 constexpr const char* given_back = "once it was given back";
 
 TEST_F(SelftestCachePolicy, HoldsOnACacheThatBehaves) {
-  const auto result = cache_policy(context());
+  const auto result = run(cache_policy);
   EXPECT_EQ(result.outcome, Outcome::passed) << in_words(result);
   expect(result, "a copy of 1 MiB behind a memset", Outcome::skipped);
   for (const char* what : {"a copy of 8 MiB behind a memset", "a copy of 64 MiB behind a write sweep", reads, survives,
@@ -155,21 +167,21 @@ TEST_F(SelftestCachePolicy, HoldsOnACacheThatBehaves) {
 
 TEST_F(SelftestCachePolicy, ASweepThatLeavesDirtyLinesFails) {
   device_->sweep_leaves_dirty = true;
-  const auto result = cache_policy(context());
+  const auto result = run(cache_policy);
   EXPECT_EQ(result.outcome, Outcome::failed);
   expect(result, "a copy of 16 MiB behind a write sweep", Outcome::failed);
 }
 
 TEST_F(SelftestCachePolicy, ASweepThatLeavesTheInputInCacheFails) {
   device_->sweep_leaves_cached = true;
-  const auto result = cache_policy(context());
+  const auto result = run(cache_policy);
   EXPECT_EQ(result.outcome, Outcome::failed);
   expect(result, reads, Outcome::failed);
 }
 
 TEST_F(SelftestCachePolicy, ACarveOutThatIsNotGivenBackFails) {
   device_->reset_does_nothing = true;
-  const auto result = cache_policy(context());
+  const auto result = run(cache_policy);
   EXPECT_EQ(result.outcome, Outcome::failed);
   expect(result, survives, Outcome::passed);
   expect(result, given_back, Outcome::failed);
@@ -177,21 +189,34 @@ TEST_F(SelftestCachePolicy, ACarveOutThatIsNotGivenBackFails) {
 
 TEST_F(SelftestCachePolicy, ADeviceOnWhichACarveOutDoesNothingSaysSo) {
   device_->carve_out_survives = false;
-  auto result = cache_policy(context());
+  auto result = run(cache_policy);
   EXPECT_EQ(result.outcome, Outcome::passed) << in_words(result);
   expect(result, survives, Outcome::skipped);
   EXPECT_NE(find(result, survives)->measured.find("no effect"), std::string::npos);
   expect(result, given_back, Outcome::passed);
 
   device_->carve_out_bytes = 0;
-  result = cache_policy(context());
+  result = run(cache_policy);
   EXPECT_EQ(result.outcome, Outcome::passed) << in_words(result);
   expect(result, "a persisting carve-out of L2", Outcome::unavailable);
 }
 
+TEST_F(SelftestCachePolicy, ACarveOutThatIsRefusedIsUnavailableAndOneThatBreaksIsNot) {
+  device_->persist_refuses = true;
+  auto result = run(cache_policy);
+  EXPECT_EQ(result.outcome, Outcome::passed) << in_words(result);
+  expect(result, "a persisting carve-out of L2", Outcome::unavailable);
+
+  device_->persist_refuses = false;
+  device_->persist_breaks = true;
+  result = run(cache_policy);
+  EXPECT_EQ(result.outcome, Outcome::failed) << in_words(result);
+  EXPECT_EQ(result.reason, "it broke");
+}
+
 TEST_F(SelftestCachePolicy, AWriteThatIsSlowerThanMemoryHasNoFlag) {
   device_->write_gbytes_per_s = 3000;
-  const auto result = cache_policy(context());
+  const auto result = run(cache_policy);
   EXPECT_EQ(result.outcome, Outcome::passed) << in_words(result);
   expect(result, "a write smaller than L2 beats", Outcome::skipped);
   EXPECT_EQ(find(result, "a write of 30 MiB")->measured, "no flag");
@@ -199,31 +224,33 @@ TEST_F(SelftestCachePolicy, AWriteThatIsSlowerThanMemoryHasNoFlag) {
 
 TEST_F(SelftestCachePolicy, GatesThatDoNotHoldFail) {
   device_->begin_reached = true;
-  const auto result = cache_policy(context());
+  const auto result = run(cache_policy);
   EXPECT_EQ(result.outcome, Outcome::failed);
   expect(result, "before it was wholly enqueued", Outcome::failed);
 }
 
 TEST_F(SelftestCachePolicy, IsUnavailableWithoutAGpuOrACache) {
   devices_.cuda = std::make_unique<test::FakeDevice>();
-  EXPECT_EQ(cache_policy(context()).outcome, Outcome::unavailable);
+  EXPECT_EQ(run(cache_policy).outcome, Outcome::unavailable);
   devices_.cuda = nullptr;
-  const auto result = cache_policy(context());
+  const auto result = run(cache_policy);
   EXPECT_EQ(result.outcome, Outcome::unavailable);
   EXPECT_EQ(result.reason, "no GPU in this test");
 }
 
 TEST_F(SelftestCachePolicy, AnInterruptEndsItSoon) {
   interrupt_signal = SIGINT;
-  EXPECT_LE(cache_policy(context()).checks.size(), 1U);
+  EXPECT_LE(run(cache_policy).checks.size(), 1U);
 }
 
 // ---- failures
 
 using SelftestFailures = ProofTest;
 
+ProofResult failures_of_program(Context& context) { return failures_of(context, MAGE_BENCH_EXECUTABLE); }
+
 TEST_F(SelftestFailures, EveryFaultEndsAsItShould) {
-  const auto result = failures_of(context(), MAGE_BENCH_EXECUTABLE);
+  const auto result = run(failures_of_program);
   EXPECT_EQ(result.outcome, Outcome::passed) << in_words(result);
   for (const char* what :
        {"writes nothing", "that throws", "stops working", "matches nothing", "does not exist", "its store",
@@ -235,10 +262,36 @@ TEST_F(SelftestFailures, EveryFaultEndsAsItShould) {
 }
 
 TEST_F(SelftestFailures, AProgramThatAlwaysSucceedsFails) {
-  const auto result = failures_of(context(), "/bin/true");
+  const auto result = run([](Context& context) { return failures_of(context, "/bin/true"); });
   EXPECT_EQ(result.outcome, Outcome::failed);
   for (const char* what : {"matches nothing", "does not exist", "its store", "a run that is killed"})
     expect(result, what, Outcome::failed);
+}
+
+// The program itself, but its journal is gone as soon as it is: a link through /proc, to a folder of its own.
+TEST_F(SelftestFailures, AJournalThatIsLostWithTheProgramFails) {
+  static const TemporaryFolder folder;  // a proof is a plain function
+  static const auto program = folder.path() / "program";
+  std::ofstream{program} << fmt::format(
+      R"(#!/bin/sh
+case "$*" in *--mage_rounds=500*)
+  for flag; do
+    shift
+    case $flag in --benchmark_out=*) out=${{flag#*=}}; flag=--benchmark_out=own.json;; esac
+    set -- "$@" "$flag"
+  done
+  cd '{0}' && ln -s /proc/$$/cwd/own.json{1} "$out{1}"
+esac
+exec '{2}' "$@"
+)",
+      folder.path().string(), journal_path(""), MAGE_BENCH_EXECUTABLE);
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const auto result = run([](Context& context) { return failures_of(context, program); });
+  EXPECT_EQ(result.outcome, Outcome::failed) << in_words(result);
+  for (const char* what : {"a run of one benchmark", "a second run to the same store"})
+    expect(result, what, Outcome::passed);
+  for (const char* what : {"a run that is killed", "recovering its journal"}) expect(result, what, Outcome::failed);
+  EXPECT_EQ(find(result, "a run that is killed")->measured, "0 rows, signal 9");
 }
 
 TEST_F(SelftestFailures, AProgramThatIsNotThereIsNamed) {
@@ -256,7 +309,7 @@ using SelftestProvenance = ProofTest;
 
 TEST_F(SelftestProvenance, EveryByteCounts) {
   std::filesystem::current_path(MAGE_SOURCE_DIR);  // wherever the build folder is
-  const auto result = provenance(context());
+  const auto result = run(provenance);
   EXPECT_EQ(result.outcome, Outcome::passed) << in_words(result);
   for (const char* what : {"an input of which one bit was changed", "that a run records", "that its rows carry",
                            "differ in a byte, paired", "differ in a byte, unpaired", "had the same inputs, unpaired",
@@ -268,7 +321,7 @@ TEST_F(SelftestProvenance, EveryByteCounts) {
 using SelftestStatistics = ProofTest;
 
 TEST_F(SelftestStatistics, IntervalsAndWordsAreRightAsOftenAsTheySay) {
-  const auto result = statistics_coverage(context());
+  const auto result = run(statistics_coverage);
   EXPECT_EQ(result.outcome, Outcome::passed) << in_words(result);
   EXPECT_GE(result.checks.size(), 20U);
   EXPECT_EQ(result.data.at("experiments"), 2000);
@@ -276,9 +329,9 @@ TEST_F(SelftestStatistics, IntervalsAndWordsAreRightAsOftenAsTheySay) {
 
 TEST_F(SelftestStatistics, TheSameSeedsGiveTheSameFigures) {
   Context few{options_, devices_, "", 100, [](double) {}};
-  const auto first = statistics_coverage(few);
+  const auto first = run(statistics_coverage, few);
   EXPECT_EQ(first.outcome, Outcome::passed) << in_words(first);
-  EXPECT_EQ(first.data, statistics_coverage(few).data);
+  EXPECT_EQ(first.data, run(statistics_coverage, few).data);
   EXPECT_EQ(first.data.at("experiments"), 100);
 }
 
@@ -313,14 +366,14 @@ class GpuSelftestProofs : public ProofTest {
 };
 
 TEST_F(GpuSelftestProofs, CachePolicyHolds) {
-  const auto result = cache_policy(context());
+  const auto result = run(cache_policy);
   EXPECT_EQ(result.outcome, Outcome::passed) << in_words(result);
   for (const char* what : {reads, "before it was wholly enqueued", "made up: 1 % above"})
     expect(result, what, Outcome::passed);
 }
 
 TEST_F(GpuSelftestProofs, FailuresHold) {
-  const auto result = failures_of(context(), MAGE_BENCH_EXECUTABLE);
+  const auto result = run(failures_of_program);
   EXPECT_EQ(result.outcome, Outcome::passed) << in_words(result);
   for (const char* what : {"cannot be captured", "mode kernel without CUPTI", "the GPU's state without NVML"})
     expect(result, what, Outcome::passed);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -227,6 +228,23 @@ TEST_F(SelfTestTest, WhatACheckFoundWrongHasNoRows) {
   EXPECT_EQ(result.outcome, Outcome::failed);
 }
 
+TEST(SelfTestDropouts, OneThatFailedMakesTheCheckFail) {
+  const auto entry = [](const char* status, const Json& reason) {
+    return Json{{"status", status}, {"reason", reason}};
+  };
+  const auto outcome_of = [](const std::vector<Json>& entries) {
+    Experiment experiment;
+    experiment.without_time = entries;
+    ProofResult result;
+    add_dropouts(result, experiment);
+    return result.checks.size() == 1 ? result.checks[0].outcome : Outcome::skipped;
+  };
+  EXPECT_EQ(outcome_of({entry("failed", "why"), entry("unavailable", "why")}), Outcome::failed);
+  EXPECT_EQ(outcome_of({entry("unavailable", "why"), entry("wrong", "why")}), Outcome::failed);
+  EXPECT_EQ(outcome_of({entry("unavailable", "why"), entry("unavailable", "why")}), Outcome::unavailable);
+  EXPECT_EQ(outcome_of({entry("failed", nullptr)}), Outcome::failed) << "a reason may be missing";
+}
+
 TEST(SelfTestClones, DifferByTheirNamesOnly) {
   VariantInfo original;
   original.family = "f";
@@ -284,6 +302,24 @@ TEST_F(SelfTestSimulated, OrderHolds) { expect(Outcome::passed, order, 6); }
 TEST_F(SelfTestSimulated, OrderNoticesADriftThatIsLost) {
   simulated_->longest_us = 101;
   expect(Outcome::failed, order, 6);
+}
+TEST_F(SelfTestSimulated, OrderStoresWordsThatWereDecided) {
+  const auto result = outcome(order);
+  ASSERT_EQ(result.data.at("orders").size(), 4U);
+  EXPECT_EQ(result.data.at("drift").at("word"), "equivalent");
+  for (const auto& entry : result.data.at("orders"))
+    EXPECT_NE(entry.at("word") == "inconclusive", entry.at("why") == "") << entry.at("order");
+}
+TEST_F(SelfTestSimulated, OrderDoesNotTakeAnotherOrderForTheBalancedOne) {
+  simulated_->lose_output = true;
+  context_.progress = [&](double share) { simulated_->lose_output = share < 0.19; };  // the first of five experiments
+  const auto result = outcome(order);
+  EXPECT_EQ(result.outcome, Outcome::failed);
+  ASSERT_EQ(result.data.at("orders").size(), 3U) << table(result.checks);
+  const auto balanced = std::find_if(result.checks.begin(), result.checks.end(),
+                                     [](const Check& check) { return check.what == "ratio of +1 %, order balanced"; });
+  ASSERT_NE(balanced, result.checks.end());
+  EXPECT_EQ(balanced->outcome, Outcome::failed) << balanced->measured;
 }
 TEST_F(SelfTestSimulated, DetectorsHold) { expect(Outcome::passed, detectors, 5); }
 TEST_F(SelfTestSimulated, DetectorsNoticeAFlagThatIsNotRaised) {

@@ -192,7 +192,7 @@ class CachePolicy {
     for (int i = 0; i < samples_ && !context_.interrupted(); ++i) {
       try {
         granted = cache_.persist(memory.get(), half_l2());
-      } catch (const std::exception& error) {
+      } catch (const UnavailableError& error) {
         result_.checks.push_back({"a persisting carve-out of L2", "granted", error.what(), Outcome::unavailable});
         return;
       }
@@ -315,9 +315,7 @@ ProofResult cache_policy(Context& context) {
   auto* cache = device.cache_experiments();
   if (cache == nullptr || device.info().l2_bytes < mebibyte)
     return unavailable(fmt::format("{} has no L2 cache to experiment with", device.info().name));
-  auto result = CachePolicy{context, device, *cache}.run();
-  conclude(result);
-  return result;
+  return CachePolicy{context, device, *cache}.run();
 }
 
 }  // namespace mage::selftest

@@ -117,9 +117,10 @@ Json to_json(const Comparison& comparison) {
 void add_dropouts(ProofResult& result, const Experiment& experiment) {
   std::map<std::string, std::pair<int, bool>> reasons;
   for (const auto& entry : experiment.without_time) {
-    auto& [count, broken] = reasons[entry.at("reason").get<std::string>()];
+    const auto& reason = entry.at("reason");
+    auto& [count, broken] = reasons[reason.is_string() ? reason.get<std::string>() : "no reason given"];
     count += 1;
-    broken = entry.at("status") == "wrong" || entry.at("status") == "failed";
+    broken = broken || entry.at("status") == "wrong" || entry.at("status") == "failed";
   }
   for (const auto& [reason, found] : reasons)
     result.checks.push_back({fmt::format("{} benchmarks have no time", found.first), "a time", reason,

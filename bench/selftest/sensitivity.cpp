@@ -158,8 +158,8 @@ class Sensitivity {
              double expected) const {
     const auto name = fmt::format("{}, {} {:+g} %", to_string(fixture.mode), fixture.problem.name, 100 * what.share);
     const auto of_trials = [&](int count) { return fmt::format("{} of {}", count, cell.trials); };
-    const bool most = cell.trials > 0;
-    const auto at_least = [&](int count) { return most && count >= caught_share * cell.trials; };
+    const bool has_trials = cell.trials > 0;
+    const auto at_least = [&](int count) { return has_trials && count >= caught_share * cell.trials; };
     result.data["cells"].push_back({{"name", fixture.name},
                                     {"planted", what.share},
                                     {"expected_ratio", expected},
@@ -184,7 +184,7 @@ class Sensitivity {
       return;
     }
     if (what.share == 0.002)
-      add_check(result, name + ": faster or slower", "none", of_trials(cell.claimed), most && cell.claimed == 0);
+      add_check(result, name + ": faster or slower", "none", of_trials(cell.claimed), has_trials && cell.claimed == 0);
     if (what.share == 0.01) {
       add_check(result, name + ": interval above 1", "95 % or more", of_trials(cell.caught), at_least(cell.caught));
       add_figure(result, name + ": slower, if 0.5 % were to count", of_trials(cell.slower_finer));

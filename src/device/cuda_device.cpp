@@ -336,10 +336,18 @@ class CudaDevice final : public Device, private CacheExperiments {
     const auto longest = static_cast<std::size_t>(attribute(cudaDevAttrMaxAccessPolicyWindowSize, index_));
     if (carve_out == 0 || longest == 0) return 0;
     if (bytes > longest)
-      throw std::invalid_argument{"a window of " + std::to_string(bytes) + " bytes over L2: the longest here is " +
-                                  std::to_string(longest)};
-    check(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, carve_out),
-          "cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize)");
+      throw UnavailableError{Unavailable::arch, "a window of " + std::to_string(bytes) +
+                                                    " bytes over L2: the longest here is " + std::to_string(longest)};
+    // A device may say that it has a carve-out and still not give it away, as under MIG or MPS.
+    const auto need = [](cudaError_t error, const char* call) {
+      if (error == cudaErrorNotSupported || error == cudaErrorUnsupportedLimit) {
+        static_cast<void>(cudaGetLastError());
+        throw UnavailableError{Unavailable::arch, std::string{call} + ": " + cudaGetErrorString(error)};
+      }
+      check(error, call);
+    };
+    need(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, carve_out),
+         "cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize)");
     cudaStreamAttrValue window{};
     window.accessPolicyWindow.base_ptr = pointer;
     window.accessPolicyWindow.num_bytes = bytes;
@@ -347,8 +355,8 @@ class CudaDevice final : public Device, private CacheExperiments {
         bytes <= carve_out ? 1.0F : static_cast<float>(carve_out) / static_cast<float>(bytes);
     window.accessPolicyWindow.hitProp = cudaAccessPropertyPersisting;
     window.accessPolicyWindow.missProp = cudaAccessPropertyStreaming;
-    check(cudaStreamSetAttribute(stream_, cudaStreamAttributeAccessPolicyWindow, &window),
-          "cudaStreamSetAttribute(access policy window)");
+    need(cudaStreamSetAttribute(stream_, cudaStreamAttributeAccessPolicyWindow, &window),
+         "cudaStreamSetAttribute(access policy window)");
     return carve_out;
   }
 

@@ -33,6 +33,7 @@ class SimulatedDevice final : public Device {
   double trace_extra_us = 0;  ///< in each record of the trace
   double uneven_us = 0;       ///< on top of every second variant of a spin
   double longest_us = 1e9;    ///< spins do not take longer, whatever their stamps say
+  bool lose_output = false;   ///< spins write nothing but stamps
   std::optional<Unavailable> refuse_trace;
 
   SimulatedDevice() : host_{make_host_device()} {
@@ -161,7 +162,7 @@ class SimulatedDevice final : public Device {
     const bool odd = reinterpret_cast<std::uintptr_t>(spin.stamps) / (2 * sizeof *spin.stamps) % 2 == 1;
     stream_us_ += own_us + std::min(stamped_us, longest_us) + jitter_(random_) + (odd ? uneven_us : 0);
     after_kernel_ = true;
-    if (spin.to != nullptr) std::memcpy(spin.to, spin.from, static_cast<std::size_t>(spin.words) * 4);
+    if (spin.to != nullptr && !lose_output) std::memcpy(spin.to, spin.from, static_cast<std::size_t>(spin.words) * 4);
     if (spin.stamps != nullptr) {
       spin.stamps[0] = static_cast<std::uint64_t>(begin_us * 1e3);
       spin.stamps[1] = spin.stamps[0] + static_cast<std::uint64_t>(std::llround(stamped_us * 1e3));
