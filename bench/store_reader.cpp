@@ -287,6 +287,9 @@ StoreContents parse_store(const std::string& text, const std::string& path) {
     throw failure("it is a journal; make a store of it: mage_bench --mage_recover=" + path);
   try {
     auto contents = StoreReader{}.read(text);
+    // To the lexer a zero byte is the end of its input.
+    if (const auto zero = text.find('\0'); zero != std::string::npos)
+      throw failure("byte " + std::to_string(zero + 1) + " is zero, and more follows; take another copy");
     contents.path = path;
     return contents;
   } catch (const JsonError& error) {

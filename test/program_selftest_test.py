@@ -124,6 +124,20 @@ class SelfTest(ProgramTest):
             self.assertEqual(proof["checks"], [])
         self.assertIn("2 proofs: 0 passed, 0 failed, 0 skipped, 2 unavailable\n", done.stdout)
 
+    def test_a_temporary_folder_that_is_none_is_named(self):
+        done = self.bench(
+            "--mage_selftest=failures", "--benchmark_out=store.json", env=environment(TMPDIR="/no/such/folder")
+        )
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("cannot create a folder /no/such/folder/", done.stdout)
+        self.assertIn("set TMPDIR", done.stdout)
+
+    def test_a_filter_that_selects_nothing_to_clone_is_mentioned(self):
+        done = self.bench(
+            "--mage_selftest=null", "--mage_selftest_repeats=2", "--benchmark_filter=nomatch", "--benchmark_out=s.json"
+        )
+        self.assertRegex(done.stdout, r"what --benchmark_filter selects +\| .* \| no GPU variant that runs here")
+
     def test_a_store_is_overwritten_on_demand_only(self):
         (self.folder / "store.json").write_text("precious")
         self.expect(

@@ -337,6 +337,8 @@ TEST(StoreReader, RefusesEachBrokenText) {
            {"half UTF-8 in what is skipped", with("\"filter\":\".\"", "\"filter\":\"\x80\""),
             "in mage.options.filter: bytes that are no UTF-8"},
            {"more", [](const std::string& text) { return text + "{}"; }, "in the file: no JSON at '{}'"},
+           {"a zero byte", [](const std::string& text) { return text + std::string{"\0garbage", 8}; },
+            "is zero, and more"},
            {"a comment", [](const std::string& text) { return "// ours\n" + text; }, "byte 1 in the file: no JSON"},
            {"a comma too many", with("\"complete\":true,", "\"complete\":true,,"), "in mage.complete: no JSON at ',"},
            {"a row twice in a field", with("\"real_time\":4.0", "\"real_time\":4.0,\"real_time\":4.0"),

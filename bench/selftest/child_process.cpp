@@ -41,7 +41,9 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
 }  // namespace
 
 TemporaryFolder::TemporaryFolder() {
-  auto pattern = (std::filesystem::temp_directory_path() / "mage_selftest_XXXXXX").string();
+  // Not temp_directory_path(), whose errors name neither the variable nor the path.
+  const char* folder = std::getenv("TMPDIR");
+  auto pattern = std::string{folder == nullptr || *folder == '\0' ? "/tmp" : folder} + "/mage_selftest_XXXXXX";
   if (::mkdtemp(pattern.data()) == nullptr)
     throw std::runtime_error{"cannot create a folder " + pattern + ": " + std::strerror(errno) +
                              "; set TMPDIR to a folder that can be written"};

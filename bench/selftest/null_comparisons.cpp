@@ -96,6 +96,9 @@ class NullComparisons {
     result.data = {{"device", host_ ? "host" : "cuda"}, {"comparisons", Json::array()}, {"benchmarks", Json::array()}};
     if (host_) result.reason = on_host(context_.no_cuda_reason);
     add_dropouts(result, experiment);
+    if (context_.options.filter != "." && clones_.empty())
+      add_figure(result, "what --benchmark_filter selects",
+                 "no GPU variant that runs here: the spin alone is compared");
     compare(plan, experiment, groups, result);
     for (std::size_t i = 0; i < plan.fixtures.size(); ++i)
       result.data["benchmarks"].push_back(

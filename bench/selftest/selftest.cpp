@@ -73,6 +73,7 @@ class SelfTest {
     record_.open();
     const auto begin = std::chrono::steady_clock::now();
     bool recorded = true;
+    bool interrupted = false;  // read once: a signal that comes after the last proof interrupts nothing
     try {
       run_benchmarks(
           steps(),
@@ -81,9 +82,10 @@ class SelfTest {
                                   {{"fixtures", Json::array()}, {"problems", Json::array()}});
           },
           [](const Json&) {});
+      interrupted = interrupt_signal != 0;
       record_.append({{"kind", "end"},
                       {"finished_utc", utc_now()},
-                      {"interrupted", interrupt_signal != 0},
+                      {"interrupted", interrupted},
                       {"wall_s", seconds_since(begin)}});
     } catch (const std::exception& error) {
       console_.complain(error.what());
@@ -97,7 +99,7 @@ class SelfTest {
     summarize();
     if (saved) console_.line(fmt::format("store: {} ({} proofs)", record_.store_path(), done()));
     if (!saved || !recorded) return exit_code::row_failed;
-    if (interrupt_signal != 0) {
+    if (interrupted) {
       console_.complain("interrupted: the store holds the proofs that were run");
       return exit_code::interrupted;
     }

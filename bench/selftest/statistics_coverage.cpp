@@ -103,7 +103,7 @@ class StatisticsCoverage {
   std::vector<Comparison> compare_all(const World& world, Compare compare = compare_paired) const {
     std::vector<Comparison> all(static_cast<std::size_t>(experiments_));
     parallel_blocks(experiments_, 50, [&](int64 begin, int64 end) {
-      for (int64 number = begin; number < end; ++number) {
+      for (int64 number = begin; number < end && !context_.interrupted(); ++number) {
         const auto experiment = simulate(world, number);
         all[static_cast<std::size_t>(number)] = compare(experiment.baseline, experiment.candidate, {});
       }
@@ -150,7 +150,7 @@ class StatisticsCoverage {
     const World world{.seed = 4};
     std::vector<int> held(static_cast<std::size_t>(experiments_));
     parallel_blocks(experiments_, 50, [&](int64 begin, int64 end) {
-      for (int64 number = begin; number < end; ++number)
+      for (int64 number = begin; number < end && !context_.interrupted(); ++number)
         held[static_cast<std::size_t>(number)] =
             holds(statistics::t_interval_us(medians_us(simulate(world, number).baseline)), world.time_us) ? 1 : 0;
     });
