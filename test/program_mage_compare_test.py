@@ -25,6 +25,16 @@ def rounded(text):
     return re.sub(r"-?\d+\.\d+(e[-+]\d+)?", lambda found: f"{float(found[0]):.7g}", text)
 
 
+def with_medians(name, medians, rounds=5, **more):
+    """A benchmark with just these round medians, by round; benchmark() starts its spread elsewhere for each name."""
+    start = sum(name.encode()) % rounds
+    spread = [medians.get((k - start) % rounds, 1.0) for k in range(rounds)]
+    rows, aggregate = benchmark(name, 1.0, spread=spread, rounds=sorted(medians), **more)
+    for row in rows:
+        row["repetitions"] = row["mage"]["rounds"] = rounds
+    return rows, {**aggregate, "rounds_planned": rounds}
+
+
 class Goldens(CompareTest):
     REPORTS = {
         "words.txt": (1, "run.json"),
@@ -297,6 +307,91 @@ class Views(CompareTest):
         self.assertEqual(
             [(row["kind"], row["rank"]) for row in host], [(k, n) for k in ("gpu", "host") for n in (1, 2)]
         )
+
+    def test_missing_rounds_make_no_best(self):
+        # v01 has no part in the slow rounds: its median is the lower one, though it is slower in each that both have.
+        pair = [
+            with_medians("f/v00_a/p/event", dict(enumerate((5.0, 5.05, 6.0, 6.05, 6.1)))),
+            with_medians("f/v01_a/p/event", {0: 5.3, 1: 5.353}),
+        ]
+        write(self.folder, "s.json", store(pair))
+        rows = self.rows(0, "s.json", "--ranking")
+        self.assertEqual([(row["variant"], row["rank"]) for row in rows], [("v00_a", 1), ("v01_a", 2)])
+        self.assertLess(rows[1]["median_us"], rows[0]["median_us"])
+        self.assertAlmostEqual(rows[1]["ratio"], 1.06, places=4)
+
+    def test_nothing_below_the_best_is_faster(self):
+        spread = (1.0, 1.0001, 0.9999, 1.0002, 0.9998)
+        for rounds in (None, (0, 1, 2, 3)):  # with its rounds, and with one missing
+            with self.subTest(rounds):
+                write(
+                    self.folder,
+                    "s.json",
+                    store(
+                        [
+                            benchmark("f/v00_a/p/event", 5.0, spread=spread),
+                            benchmark("f/v01_a/p/event", 4.5, spread=spread, rounds=rounds),
+                            benchmark("f/v02_a/p/event", 4.4, inputs="ba" * 32, rounds=(0, 1, 2)),
+                        ]
+                    ),
+                )
+                rows = self.rows(0, "s.json", "--ranking")
+                self.assertEqual(
+                    [(row["variant"], row["word"]) for row in rows],
+                    [("v01_a", "best"), ("v00_a", "slower"), ("v02_a", "not comparable")],
+                )
+                self.assertEqual([row["rounds"] for row in rows], [None, len(rounds or range(5)), None])
+        # By the medians v00 is best. Round by round v01 is faster in all but one, which is that of both medians.
+        pair = [
+            with_medians("f/v00_a/p/event", dict(enumerate((10.0, 20.0, 30.0, 40.0, 50.0)))),
+            with_medians("f/v01_a/p/event", dict(enumerate((9.0, 18.0, 30.1, 36.0, 45.0)))),
+        ]
+        write(self.folder, "s.json", store(pair))
+        self.assertEqual(
+            [(row["variant"], row["word"]) for row in self.rows(0, "s.json", "--ranking", "--alpha=0.2")],
+            [("v01_a", "best"), ("v00_a", "slower")],
+        )
+
+    def test_a_circle_has_no_order(self):
+        # Each is a tenth faster than the next in the three rounds that the two share.
+        first, second, third = range(3), range(3, 6), range(6, 9)
+        circle = [
+            with_medians(name, {**dict.fromkeys(won, 9.0), **dict.fromkeys(lost, 10.0)}, 9, flags=["missing_rounds"])
+            for name, won, lost in (
+                ("f/v00/p/event", first, third),
+                ("f/v01/p/event", second, first),
+                ("f/v02/p/event", third, second),
+            )
+        ]
+        write(self.folder, "s.json", store(circle))
+        rows = self.rows(0, "s.json", "--ranking")
+        self.assertEqual(sorted(row["word"] for row in rows), ["best", "inconclusive", "slower"])
+        self.assertIn("no order", next(row for row in rows if row["word"] == "inconclusive")["notes"][0])
+
+    def test_a_ranking_of_nothing_comparable_says_so(self):
+        self.compare(3, "run.json", "--ranking", "--mode=kernel", says="nothing could be compared: no row can stand")
+        others = [benchmark(f"f/v0{k}/p/event", 5.0, inputs=f"{k}b" * 32) for k in range(3)]
+        write(self.folder, "s.json", store(others))
+        self.compare(3, "s.json", "--ranking", says="nothing could be compared")
+
+    def test_rounds_that_share_none_have_no_figures(self):
+        pair = [benchmark("f/v00_a/p/event", 5.0, rounds=(0, 1)), benchmark("f/v01_a/p/event", 6.0, rounds=(2, 3))]
+        write(self.folder, "s.json", store(pair))
+        row = self.rows(0, "s.json")[0]
+        figures = ("baseline_us", "candidate_us", "ratio", "ratio_low", "ratio_high", "hodges_lehmann_ratio", "p_value")
+        self.assertEqual({key: row[key] for key in figures}, dict.fromkeys(figures))
+        self.assertEqual((row["word"], row["rounds"], row["pairing"]), ("inconclusive", 0, "paired by round"))
+        self.assertIn(",inconclusive,,,,,,,,,,0,", self.compare(0, "s.json", "--format=csv").stdout)
+        cells = r"v00_a\W+-\W+-\W+-\W+-\W+-\W+0 paired"
+        for flags in ([], ["--format=markdown"]):
+            text = self.compare(0, "s.json", *flags).stdout.replace("\\", "")
+            self.assertRegex(text, cells)
+            self.assertNotIn("1.0000", text)
+        ranked = self.rows(0, "s.json", "--ranking")[1]
+        self.assertEqual((ranked["ratio"], ranked["rounds"], ranked["median_us"] is None), (None, 0, False))
+        write(self.folder, "s.json", store([pair[0], benchmark("f/v01_a/p/event", 6.0, inputs="ba" * 32)]))
+        for flags in ([], ["--ranking"]):
+            self.assertIsNone(self.rows(3, "s.json", *flags)[-1]["rounds"], flags)
 
     def test_decomposition_adds_up(self):
         rows = {(row["variant"], row["problem"]): row for row in self.rows(0, "run.json", "--decompose")}

@@ -36,6 +36,8 @@ class Usage(CompareTest):
             (["run.json", "--baseline=["], "--baseline: '['"),
             (["run.json", "--family=" + "a" * 1001], "--family: has more than 1000 characters"),
             *((["run.json", f"--alpha={value}"], "--alpha") for value in ("0", "0.6", "-1", "nan", "x")),
+            (["run.json", "--alpha=1e-17"], "--alpha: 1e-17 is not from 1e-12 to 0.5"),
+            (["run.json", "--alpha=9e-13"], "--alpha: 9e-13 is not from 1e-12 to 0.5"),
             *((["run.json", f"--min_effect={value}"], "--min_effect") for value in ("-0.1", "1", "nan", "x")),
             (["run.json", "--format=xml"], "--format: 'xml' is not one of table, markdown, json, csv"),
             (["run.json", "--color=blue"], "--color: 'blue'"),
@@ -101,6 +103,28 @@ class Usage(CompareTest):
         self.assertIn("cannot write standard output", done.stderr)
         self.compare(2, "run.json", "--out=/dev/full", says="cannot write --out=/dev/full")
 
+    def test_a_report_is_replaced_whole_or_not_at_all(self):
+        report = self.folder / "report.txt"
+        report.write_text("old")
+        report.chmod(0o640)
+        (self.folder / "link.txt").symlink_to("report.txt")
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
+
+        before = {path.name for path in self.folder.iterdir()}
+        for name in ("report.txt", "link.txt"):
+            self.compare(2, "run.json", f"--out={name}", says=f"cannot write --out={name}", preexec_fn=limit)
+            self.assertEqual(report.read_text(), "old")
+        self.assertEqual({path.name for path in self.folder.iterdir()}, before)
+        for name in ("report.txt", "link.txt"):
+            report.write_text("old")
+            self.compare(1, "run.json", f"--out={name}")
+            self.assertEqual(report.read_text(), self.compare(1, "run.json").stdout)
+        self.assertEqual(report.stat().st_mode & 0o777, 0o640)
+        self.assertTrue((self.folder / "link.txt").is_symlink())
+        self.assertEqual({path.name for path in self.folder.iterdir()}, before)
+
 
 class Formats(CompareTest):
     def test_csv_and_json_hold_the_same(self):
@@ -164,6 +188,15 @@ class Formats(CompareTest):
         self.assertEqual(line["name"], name)
         for flags in ([], ["--format=markdown"]):
             self.assertNotIn(ESCAPE, self.compare(0, "s.json", *flags).stdout)
+        controls = [chr(code) for code in (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))]
+        kept = "\u00a0\u00e9\u2029\u202f\u2065\u206a"
+        odd = f"f/v02_{''.join(controls)}{kept}/p/event"
+        write(self.folder, "odd.json", store([benchmark("f/v00_a/p/event", 5.0), benchmark(odd, 4.0)]))
+        self.assertEqual(self.rows(0, "odd.json")[0]["name"], odd)
+        for flags in ([], ["--format=markdown"], ["--ranking"]):
+            text = self.compare(0, "odd.json", *flags).stdout
+            self.assertEqual([hex(ord(character)) for character in controls if character in text], [])
+            self.assertIn("?" * len(controls) + kept, text)
         rows = [line for line in self.compare(0, "s.json", "--format=markdown").stdout.splitlines() if line[:1] == "|"]
         self.assertEqual({len(re.findall(r"(?<!\\)\|", row)) for row in rows}, {13})
 

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <string>
 #include <system_error>
 
@@ -43,19 +44,44 @@ std::string render(const Report& report, const Options& options) {
   throw std::invalid_argument{"no format"};
 }
 
+/// 0, or the errno of what failed.
+int put(const std::string& text, std::FILE* file) {
+  return std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0 ? 0 : errno;
+}
+
+/// 0, or the errno of what failed.
+int put_file(const std::string& text, const std::filesystem::path& path, const char* how) {
+  std::FILE* const file = std::fopen(path.c_str(), how);
+  if (file == nullptr) return errno;
+  const int error = put(text, file);
+  return std::fclose(file) != 0 && error == 0 ? errno : error;
+}
+
+/// Whole or not at all, so that a disk that fills up leaves the report that was there. 0, or the errno of what failed.
+int replace_file(const std::string& text, const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  const auto status = fs::status(path, none);
+  const bool is_link = fs::is_symlink(path, none);
+  // Nothing can be moved to where a device, a pipe or a link to nothing is.
+  if (fs::exists(status) ? !fs::is_regular_file(status) : is_link) return put_file(text, path, "w");
+  if (fs::exists(status) && ::access(path.c_str(), W_OK) != 0) return errno;
+  const auto target = is_link ? fs::canonical(path) : fs::path{path};
+  const fs::path temporary = target.string() + ".tmp." + std::to_string(::getpid());
+  int error = put_file(text, temporary, "wx");
+  if (error == EEXIST) return error;  // it is not ours
+  if (error == 0 && fs::exists(status)) fs::permissions(temporary, status.permissions(), none);
+  if (error == 0 && std::rename(temporary.c_str(), target.c_str()) != 0) error = errno;
+  if (error != 0) fs::remove(temporary, none);
+  return error;
+}
+
 /// Throws std::system_error where it cannot be written whole.
 void write(const std::string& text, const std::string& path) {
-  std::FILE* const file = path.empty() ? stdout : std::fopen(path.c_str(), "w");
-  const auto name = path.empty() ? "standard output" : "--out=" + path;
-  if (file == nullptr) throw std::system_error{errno, std::generic_category(), "cannot write " + name};
-  bool whole = std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;
-  int error = errno;
-  if (!path.empty() && std::fclose(file) != 0 && whole) {
-    whole = false;
-    error = errno;
-  }
-  if (whole || (path.empty() && error == EPIPE)) return;  // a reader that has seen enough is no error
-  throw std::system_error{error, std::generic_category(), "cannot write " + name};
+  const int error = path.empty() ? put(text, stdout) : replace_file(text, path);
+  if (error == 0 || (path.empty() && error == EPIPE)) return;  // a reader that has seen enough is no error
+  throw std::system_error{error, std::generic_category(),
+                          "cannot write " + (path.empty() ? "standard output" : "--out=" + path)};
 }
 
 int run(const std::vector<std::string>& argv) {
@@ -77,8 +103,10 @@ int run(const std::vector<std::string>& argv) {
   if (rows > 0 || names("only_in_one") || names("without_time")) write(render(report, options), options.out);
   if (report.regression && !options.no_fail) return exit_code::regression;
   if (report.comparable == 0) {
-    complain(rows > 0 ? "nothing could be compared: each row is not comparable, and says why"
-                      : "nothing to compare: no benchmark with a time is selected that has something to stand against");
+    complain(rows == 0 ? "nothing to compare: no benchmark with a time is selected that has something to stand against"
+             : options.action == Action::rank
+                 ? "nothing could be compared: no row can stand against the best of its group"
+                 : "nothing could be compared: each row is not comparable, and says why");
     for (const auto& store : stores) std::fputs(what_it_holds(store).c_str(), stderr);
     return exit_code::nothing;
   }
@@ -89,7 +117,7 @@ int run(const std::vector<std::string>& argv) {
 }  // namespace mage::compare
 
 int main(int argc, char** argv) {
-  static_cast<void>(std::signal(SIGPIPE, SIG_IGN));  // writing says so
+  for (const int signal : {SIGPIPE, SIGXFSZ}) static_cast<void>(std::signal(signal, SIG_IGN));  // writing says so
   try {
     return mage::compare::run({argv, argv + argc});
   } catch (const std::exception& error) {

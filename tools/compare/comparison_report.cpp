@@ -39,8 +39,7 @@ std::vector<std::size_t> table_order(const Table& table) {
   std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
     const auto key = [&](std::size_t k) {
       const auto& comparison = table.comparisons[k];
-      const bool has_ratio = comparison.word != Word::not_comparable;
-      const double size = has_ratio ? std::max(comparison.ratio, 1 / comparison.ratio) : 0;
+      const double size = comparison.rounds > 0 ? std::max(comparison.ratio, 1 / comparison.ratio) : 0;
       return std::pair{rank_of(comparison.word), -size};
     };
     const auto left = key(a);
@@ -58,16 +57,20 @@ struct Facts {
   const StoredBenchmark* baseline;  ///< null where the group has none
   const Comparison& comparison;
   std::vector<std::string> baseline_flags, notes;
-  bool has_ratio = comparison.word != Word::not_comparable;
-  std::optional<double> baseline_us =
-      baseline ? std::optional{has_ratio ? comparison.baseline_us : median_us(*baseline)} : std::nullopt;
-  double candidate_us = has_ratio ? comparison.candidate_us : median_us(candidate);
+  bool compared = comparison.word != Word::not_comparable;
+  bool has_ratio = comparison.rounds > 0;
+  std::optional<double> baseline_us = baseline ? median_of(*baseline, comparison.baseline_us) : std::nullopt;
+  std::optional<double> candidate_us = median_of(candidate, comparison.candidate_us);
   std::optional<statistics::Interval> limits = has_ratio ? comparison.interval : std::nullopt;
   std::optional<double> p_value = has_ratio ? comparison.p_value : std::nullopt;
   std::optional<double> adjusted = p_value ? std::optional{comparison.adjusted_p_value} : std::nullopt;
 
   [[nodiscard]] std::optional<double> value(double figure) const {
     return has_ratio ? std::optional{figure} : std::nullopt;
+  }
+  /// Of the rounds used, which may be none; of all rounds where nothing was compared.
+  [[nodiscard]] std::optional<double> median_of(const StoredBenchmark& side, double used_us) const {
+    return compared ? value(used_us) : median_us(side);
   }
 };
 
@@ -93,8 +96,8 @@ constexpr std::array facts{
     Fact{"adjusted_p_value", [](const Facts& row) { return number(row.adjusted); }},
     Fact{"wilcoxon_p_value",
          [](const Facts& row) { return number(row.has_ratio ? row.comparison.wilcoxon_p_value : std::nullopt); }},
-    Fact{"rounds", [](const Facts& row) { return Json(row.comparison.rounds); }},
-    Fact{"pairing", [](const Facts& row) { return row.has_ratio ? Json(pairing(row.comparison)) : Json(nullptr); }},
+    Fact{"rounds", [](const Facts& row) { return row.compared ? Json(row.comparison.rounds) : Json(nullptr); }},
+    Fact{"pairing", [](const Facts& row) { return row.compared ? Json(pairing(row.comparison)) : Json(nullptr); }},
     Fact{"candidate_flags", [](const Facts& row) { return Json(row.candidate.flags); }},
     Fact{"baseline_flags", [](const Facts& row) { return Json(row.baseline_flags); }},
     Fact{"notes", [](const Facts& row) { return Json(row.notes); }},
@@ -112,19 +115,18 @@ Row row_of(const Pair& pair, const Comparison& comparison, const std::vector<std
                    .notes = std::move(notes)};
   Row row;
   row.tone = tone_of(comparison.word);
-  row.cells = {
-      std::string{to_string(comparison.word)},
-      from.candidate.name,
-      pair.baseline ? (across_runs ? "old" : pair.baseline->variant) : "-",
-      microseconds(from.baseline_us),
-      microseconds(from.candidate_us),
-      ratio(from.value(comparison.ratio)),
-      interval(from.limits),
-      probability(from.adjusted),
-      from.has_ratio ? fmt::format("{} {}", comparison.rounds, comparison.paired ? "paired" : "unpaired") : "-",
-      join(from.candidate.flags, " "),
-      join(from.baseline_flags, " "),
-      join(from.notes, "; ")};
+  row.cells = {std::string{to_string(comparison.word)},
+               from.candidate.name,
+               pair.baseline ? (across_runs ? "old" : pair.baseline->variant) : "-",
+               microseconds(from.baseline_us),
+               microseconds(from.candidate_us),
+               ratio(from.value(comparison.ratio)),
+               interval(from.limits),
+               probability(from.adjusted),
+               from.compared ? fmt::format("{} {}", comparison.rounds, comparison.paired ? "paired" : "unpaired") : "-",
+               join(from.candidate.flags, " "),
+               join(from.baseline_flags, " "),
+               join(from.notes, "; ")};
   for (const auto& fact : facts) row.fields[fact.name] = fact.of(from);
   return row;
 }

@@ -18,6 +18,8 @@ constexpr std::array<std::pair<const char*, Format>, 4> formats{
 constexpr std::array<std::pair<const char*, Color>, 3> colors{
     {{"auto", Color::automatic}, {"yes", Color::yes}, {"no", Color::no}}};
 
+constexpr double smallest_alpha = 1e-12;  ///< 1 - alpha, the level of an interval, must stay well below 1
+
 template <typename Value, std::size_t Count>
 Value choose(const char* flag, const std::string& text, const std::array<std::pair<const char*, Value>, Count>& names) {
   std::string known;
@@ -123,7 +125,7 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
       ->group(what);
 
   constexpr const char* verdicts = "Verdicts";
-  app.add_option("--alpha", options.comparison.alpha, "Error rate of a whole table, above 0 and at most 0.5 [0.05]")
+  app.add_option("--alpha", options.comparison.alpha, "Error rate of a whole table, from 1e-12 to 0.5 [0.05]")
       ->group(verdicts);
   app.add_option("--min_effect", options.comparison.min_effect,
                  "A difference is claimed where its whole interval is beyond this share: from 0 to below 1 [0.01]")
@@ -155,8 +157,9 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
     options.stores.push_back(store);
     if (second->count() > 0) options.stores.push_back(new_store);
     // Written so that nan fails too.
-    if (!(options.comparison.alpha > 0 && options.comparison.alpha <= 0.5))
-      throw CLI::ValidationError{"--alpha", fmt::format("{} is not above 0 and at most 0.5", options.comparison.alpha)};
+    if (!(options.comparison.alpha >= smallest_alpha && options.comparison.alpha <= 0.5))
+      throw CLI::ValidationError{"--alpha",
+                                 fmt::format("{:g} is not from {:g} to 0.5", options.comparison.alpha, smallest_alpha)};
     if (!(options.comparison.min_effect >= 0 && options.comparison.min_effect < 1))
       throw CLI::ValidationError{"--min_effect",
                                  fmt::format("{} is not from 0 to below 1", options.comparison.min_effect)};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -13,11 +14,16 @@
 namespace mage::compare {
 namespace {
 
-/// Part of a table: the rows of one group, of which the first is the best and stands in no comparison.
+struct Entry {
+  const StoredBenchmark* benchmark = nullptr;
+  Comparison comparison;  ///< with the best; of the best itself as it begins
+};
+
+/// The rows of one group, of which the first is the best.
 struct Ranked {
   Kind kind = Kind::gpu;
-  std::vector<const StoredBenchmark*> best_first;
-  std::size_t first_comparison = 0;
+  std::vector<Entry> best_first;
+  std::vector<const StoredBenchmark*> tried;  ///< as the best, in that order
 };
 
 /// What a row is made of.
@@ -30,7 +36,8 @@ struct Facts {
   Comparison comparison;  ///< as it begins for the best
   std::vector<std::string> notes;
   bool is_best = place == 0;
-  bool has_ratio = is_best || comparison.word != Word::not_comparable;
+  bool compared = !is_best && comparison.word != Word::not_comparable;
+  bool has_ratio = is_best || comparison.rounds > 0;
   std::optional<double> ratio_to_best = has_ratio ? std::optional{comparison.ratio} : std::nullopt;
   std::optional<statistics::Interval> limits = has_ratio ? comparison.interval : std::nullopt;
   std::optional<double> adjusted =
@@ -55,25 +62,80 @@ constexpr std::array facts{
     Fact{"ratio_high",
          [](const Facts& row) { return number(row.limits ? std::optional{row.limits->high} : std::nullopt); }},
     Fact{"adjusted_p_value", [](const Facts& row) { return number(row.adjusted); }},
-    Fact{"rounds", [](const Facts& row) { return row.is_best ? Json(nullptr) : Json(row.comparison.rounds); }},
+    Fact{"rounds", [](const Facts& row) { return row.compared ? Json(row.comparison.rounds) : Json(nullptr); }},
     Fact{"flags", [](const Facts& row) { return Json(row.benchmark.flags); }},
     Fact{"notes", [](const Facts& row) { return Json(row.notes); }},
     Fact{"boundary", [](const Facts& row) { return Json(boundary(row.benchmark.mode)); }},
 };
 
-Row row_of(const Ranked& ranked, std::size_t place, const Table& table, const ComparisonOptions& options) {
-  const bool is_best = place == 0;
-  Comparison comparison;
-  std::vector<std::string> notes;
-  if (!is_best) {
-    const auto index = ranked.first_comparison + place - 1;
-    comparison = table.comparisons[index];
-    notes = notes_on(table.pairs[index], comparison, options);
+/// By median; those that have all their rounds first, since a median without the slow rounds is too good.
+void order_by_median(std::vector<Entry>& entries) {
+  std::ranges::stable_sort(entries, {}, [](const Entry& entry) {
+    const auto& flags = entry.benchmark->flags;
+    return std::pair{std::ranges::find(flags, "missing_rounds") != flags.end(), median_us(*entry.benchmark)};
+  });
+}
+
+/// All but the best by their ratio to it. Those without one stay as they stood, after the others.
+void order_by_ratio(std::vector<Entry>& entries) {
+  std::stable_sort(entries.begin() + 1, entries.end(), [](const Entry& a, const Entry& b) {
+    constexpr double rounding = 1e12;  // ratios that are equal in truth differ in their last bits
+    const auto key = [](const Entry& entry) {
+      const auto& comparison = entry.comparison;
+      return std::pair{comparison.rounds == 0, comparison.rounds == 0 ? 0 : std::round(comparison.ratio * rounding)};
+    };
+    return key(a) < key(b);
+  });
+}
+
+/// Each group's others against its best.
+Table compare_all(std::vector<Ranked>& ranking, const ComparisonOptions& options) {
+  Table table;
+  for (const auto& ranked : ranking)
+    for (std::size_t k = 1; k < ranked.best_first.size(); ++k) {
+      const Pair pair{ranked.best_first[k].benchmark, ranked.best_first.front().benchmark};
+      table.add(pair, compare_paired(*pair.baseline, *pair.candidate, options));
+    }
+  table.decide_all(options);
+  auto decided = table.comparisons.begin();
+  for (auto& ranked : ranking)
+    for (std::size_t k = 1; k < ranked.best_first.size(); ++k) ranked.best_first[k].comparison = *decided++;
+  return table;
+}
+
+/// Whether another than the first was found to be `faster` than it, and now stands first.
+bool promote_faster(Ranked& ranked) {
+  auto& entries = ranked.best_first;
+  auto faster = entries.end();
+  for (auto entry = entries.begin() + 1; entry != entries.end(); ++entry) {
+    if (entry->comparison.word != Word::faster || std::ranges::count(ranked.tried, entry->benchmark) > 0) continue;
+    if (faster == entries.end() || entry->comparison.ratio < faster->comparison.ratio) faster = entry;
   }
+  if (faster == entries.end()) return false;
+  ranked.tried.push_back(faster->benchmark);
+  std::rotate(entries.begin(), faster, faster + 1);
+  entries.front().comparison = {};
+  return true;
+}
+
+/// Where variants share other rounds with each other, each can be faster than the next in a circle.
+void mark_circles(Ranked& ranked) {
+  for (auto& entry : ranked.best_first) {
+    if (entry.comparison.word != Word::faster) continue;
+    entry.comparison.word = Word::inconclusive;
+    entry.comparison.why = "no order: faster than the best in the rounds that both have, slower than another in others";
+  }
+}
+
+Row row_of(const Ranked& ranked, std::size_t place, const ComparisonOptions& options) {
+  const bool is_best = place == 0;
+  const auto& [benchmark, comparison] = ranked.best_first[place];
+  const auto* best = ranked.best_first.front().benchmark;
+  auto notes = is_best ? std::vector<std::string>{} : notes_on({benchmark, best}, comparison, options);
   const Facts from{.kind = ranked.kind,
                    .place = place,
-                   .benchmark = *ranked.best_first[place],
-                   .best = *ranked.best_first.front(),
+                   .benchmark = *benchmark,
+                   .best = *best,
                    .word = std::string{is_best ? "best" : to_string(comparison.word)},
                    .comparison = comparison,
                    .notes = std::move(notes)};
@@ -86,7 +148,7 @@ Row row_of(const Ranked& ranked, std::size_t place, const Table& table, const Co
                ratio(from.ratio_to_best),
                interval(from.limits),
                probability(from.adjusted),
-               is_best ? "-" : std::to_string(comparison.rounds),
+               from.compared ? std::to_string(comparison.rounds) : "-",
                join(from.benchmark.flags, " "),
                join(from.notes, "; ")};
   for (const auto& fact : facts) row.fields[fact.name] = fact.of(from);
@@ -96,25 +158,24 @@ Row row_of(const Ranked& ranked, std::size_t place, const Table& table, const Co
 }  // namespace
 
 Report rank(const StoreContents& store, const Options& options) {
-  Table table;
   std::vector<Ranked> ranking;
   std::set<std::string> modes;
   for (const auto& group : groups_of(store, options.selection)) {
-    std::vector<std::pair<double, const StoredBenchmark*>> by_median;
+    Ranked ranked{group.kind, {}, {}};
     for (const auto* benchmark : group.benchmarks)
-      if (options.selection.variant(benchmark->variant)) by_median.emplace_back(median_us(*benchmark), benchmark);
-    if (by_median.empty()) continue;
-    std::ranges::stable_sort(by_median, {}, &std::pair<double, const StoredBenchmark*>::first);
-    Ranked ranked{group.kind, {}, table.pairs.size()};
-    for (const auto& [median, benchmark] : by_median) ranked.best_first.push_back(benchmark);
-    for (std::size_t k = 1; k < ranked.best_first.size(); ++k) {
-      const Pair pair{ranked.best_first[k], ranked.best_first.front()};
-      table.add(pair, compare_paired(*pair.baseline, *pair.candidate, options.comparison));
-    }
-    modes.insert(ranked.best_first.front()->mode);
+      if (options.selection.variant(benchmark->variant)) ranked.best_first.push_back({benchmark, {}});
+    if (ranked.best_first.empty()) continue;
+    order_by_median(ranked.best_first);
+    ranked.tried.push_back(ranked.best_first.front().benchmark);
+    modes.insert(ranked.best_first.front().benchmark->mode);
     ranking.push_back(std::move(ranked));
   }
-  table.decide_all(options.comparison);
+  Table table = compare_all(ranking, options.comparison);
+  while (std::ranges::count_if(ranking, promote_faster) > 0) table = compare_all(ranking, options.comparison);
+  for (auto& ranked : ranking) {
+    mark_circles(ranked);
+    order_by_ratio(ranked.best_first);
+  }
 
   Report report;
   report.head = head_of("ranking", {&store});
@@ -135,19 +196,20 @@ Report rank(const StoreContents& store, const Options& options) {
                     {"notes"}};
   for (const auto& fact : facts) report.fields.emplace_back(fact.name);
   for (const auto& ranked : ranking) {
-    const auto& best = *ranked.best_first.front();
+    const auto& best = *ranked.best_first.front().benchmark;
     auto& section = report.sections.emplace_back();
     section.title = fmt::format("{}/*/{}/{}{}", best.family, best.problem, best.mode,
                                 ranked.kind == Kind::host ? " (host variants)" : "");
     for (std::size_t place = 0; place < ranked.best_first.size(); ++place)
-      section.rows.push_back(row_of(ranked, place, table, options.comparison));
+      section.rows.push_back(row_of(ranked, place, options.comparison));
   }
   report.legend = boundaries(modes);
   report.closing = {fmt::format("{} rankings; Holm's adjustment over {} rows, alpha {:g}, minimum effect {:g} %",
                                 ranking.size(), table.tests(), options.comparison.alpha,
                                 100 * options.comparison.min_effect)};
   report.tail["holm_rows"] = table.tests();
-  report.comparable = static_cast<int>(ranking.size());
+  report.comparable = static_cast<int>(std::ranges::count_if(
+      table.comparisons, [](const Comparison& comparison) { return comparison.word != Word::not_comparable; }));
   return report;
 }
 

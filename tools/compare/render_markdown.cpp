@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "tools/compare/report.hpp"
+#include "tools/compare/words.hpp"
 
 namespace mage::compare {
 namespace {
@@ -11,11 +12,7 @@ namespace {
 std::string escaped(std::string_view text) {
   constexpr std::string_view special = "\\`*_|<>[]#&";
   std::string result;
-  for (const char character : text) {
-    if (static_cast<unsigned char>(character) < 0x20 || character == 0x7f) {
-      result += '?';
-      continue;
-    }
+  for (const char character : harmless(text)) {
     if (special.find(character) != std::string_view::npos) result += '\\';
     result += character;
   }

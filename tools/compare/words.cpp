@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <cmath>
 #include <stdexcept>
+#include <string_view>
 
 #include "mage_bench/types.hpp"
 
@@ -27,6 +28,17 @@ std::string boundary(TimingMode mode) {
       return "device time of the operation's kernels by CUPTI, added up: launches and gaps excluded";
   }
   throw std::invalid_argument{"no timing mode"};
+}
+
+/// The length of the control character that the text begins with, or 0: C0 and C1 controls, and in UTF-8 what embeds,
+/// overrides or isolates a direction, U+202A to U+202E and U+2066 to U+2069.
+std::size_t control_at(std::string_view text) {
+  const auto byte = [text](std::size_t k) { return k < text.size() ? static_cast<unsigned char>(text[k]) : 0U; };
+  if (byte(0) < 0x20 || byte(0) == 0x7f) return 1;
+  if (byte(0) == 0xc2 && byte(1) >= 0x80 && byte(1) <= 0x9f) return 2;
+  const bool overrides = byte(1) == 0x80 && byte(2) >= 0xaa && byte(2) <= 0xae;
+  const bool isolates = byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9;
+  return byte(0) == 0xe2 && (overrides || isolates) ? 3 : 0;
 }
 
 }  // namespace
@@ -65,10 +77,15 @@ std::string join(const std::vector<std::string>& items, const char* between) {
   return text;
 }
 
-std::string harmless(std::string text) {
-  for (auto& character : text)
-    if (static_cast<unsigned char>(character) < 0x20 || character == 0x7f) character = '?';
-  return text;
+std::string harmless(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const auto control = control_at(text);
+    result += control > 0 ? '?' : text.front();
+    text.remove_prefix(control > 0 ? control : 1);
+  }
+  return result;
 }
 
 Json number(std::optional<double> value) { return value && std::isfinite(*value) ? Json(*value) : Json(nullptr); }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/statistics.hpp"
@@ -24,8 +25,9 @@ namespace mage::compare {
 [[nodiscard]] std::string probability(std::optional<double> value);
 [[nodiscard]] std::string join(const std::vector<std::string>& items, const char* between);
 
-/// A name in a store may hold anything, and a terminal obeys control characters.
-[[nodiscard]] std::string harmless(std::string text);
+/// A name in a store may hold anything, and a terminal obeys control characters and what turns the reading direction.
+/// Each becomes one '?'.
+[[nodiscard]] std::string harmless(std::string_view text);
 
 /// null where there is nothing, or nothing finite.
 [[nodiscard]] Json number(std::optional<double> value);
