@@ -9,6 +9,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -273,6 +274,15 @@ class SelfTestSimulated : public SelfTestTest {
   test::SimulatedDevice* simulated_ = nullptr;
 };
 
+// Of the runner, which no other device without hardware goes through: what a stream or an instance of a graph costs
+// must not be the same for a whole run.
+TEST_F(SelfTestSimulated, EachRoundHasAStreamAndGraphsOfItsOwn) {
+  static_cast<void>(outcome(sensitivity));
+  const std::set<int> used(simulated_->streams.begin(), simulated_->streams.end());
+  EXPECT_EQ(used, (std::set<int>{0, 1, 2}));
+  // Two durations, six variants, two trials of twelve rounds, two graphs, and the audit and gates beside.
+  EXPECT_GE(simulated_->renewals, 2 * 6 * 2 * 12 * 2);
+}
 TEST_F(SelfTestSimulated, KnownDurationHolds) { expect(Outcome::passed, known_duration, 13); }
 TEST_F(SelfTestSimulated, KnownDurationNoticesAClockThatIsFast) {
   simulated_->event_scale = 1.001;

@@ -35,6 +35,9 @@ class SimulatedDevice final : public Device {
   double longest_us = 1e9;    ///< spins do not take longer, whatever their stamps say
   bool lose_output = false;   ///< spins write nothing but stamps
   std::optional<Unavailable> refuse_trace;
+  // What it was told.
+  std::vector<int> streams;  ///< in the order in which they were changed for
+  int renewals = 0;          ///< of graphs
 
   SimulatedDevice() : host_{make_host_device()} {
     info_.name = "simulated";
@@ -71,6 +74,12 @@ class SimulatedDevice final : public Device {
     return host_->count_speckles(from, words, seed, pattern);
   }
 
+  int change_stream(int index) override {
+    synchronize();
+    constexpr int count = 3;
+    streams.push_back(index % count);
+    return streams.back();
+  }
   void submit(Launch& launch) override { launch(StreamHandle{}); }
   void synchronize() override { host_us_ = std::max(host_us_, stream_us_) + 1; }
   [[nodiscard]] Launch empty_launch() const override {
@@ -114,7 +123,7 @@ class SimulatedDevice final : public Device {
     capture_ = nullptr;
     return graph;
   }
-  void renew(Graph&) override {}
+  void renew(Graph&) override { ++renewals; }
   void replay(Graph& graph) override {
     enqueue(0);
     for (const auto& [spin, name] : static_cast<Captured&>(graph).kernels) run(spin, name, graph_gap_us);
