@@ -100,13 +100,19 @@ void Console::table(const std::string& title, const std::vector<Json>& aggregate
   std::string text = paint(title, "1") + '\n';
   text += fmt::format("{:<{}} {:>10} {:>22} {:>8} {:>8} {:>8}{}  {}\n", "benchmark", width, "median us",
                       "95 % interval", "floor", "GB/s", "TFLOP/s", column("ceiling %"), "flags");
+  const auto remarks = [&](const Json& row) {
+    const auto flags = paint(join(row.at("flags")), "33");
+    const auto runs = row.find("picked");
+    if (runs == row.end()) return flags;
+    return fmt::format("{}{}runs {}", flags, flags.empty() ? "" : " ", runs->get<std::string>());
+  };
   std::string legend;
   for (const auto& row : aggregates) {
     const auto name = row.at("name").get<std::string>();
     text +=
         fmt::format("{:<{}} {:>10} {:>22} {:>8} {:>8} {:>8}{}  {}\n", name, width, microseconds(row.at("median_us")),
                     interval(row.at("interval95_us")), microseconds(row.at("floor_us")), rate(row.at("gbytes_per_s")),
-                    rate(row.at("tflops")), column(share(row)), paint(join(row.at("flags")), "33"));
+                    rate(row.at("tflops")), column(share(row)), remarks(row));
     if (above_ceiling(row)) legend += fmt::format("  {}: {}\n", name, row.at("ceiling").at("why").get<std::string>());
   }
   if (!legend.empty()) legend = "b above_ceiling: faster than the limit that this run measured\n" + legend;
@@ -190,6 +196,8 @@ std::string list_fixtures(const std::vector<Fixture>& fixtures, ListFormat forma
       entry["provider"] = variant.provider;
       entry["min_cc"] = variant.min_cc;
       entry["deterministic"] = variant.deterministic;
+      if (const auto& runs = picked(variant, fixture.problem); &runs != &variant) entry["picked"] = runs.name;
+      if (!variant.counter_example.empty()) entry["counter_example"] = variant.counter_example;
     }
     const auto work = fixture.family->work(fixture.problem);
     entry["flops"] = work.flops;

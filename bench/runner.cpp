@@ -357,6 +357,7 @@ Json Runner::describe(const FixtureState& state, const Step& step) {
   block["provider"] = variant.provider;
   block["parent"] = variant.parent.empty() ? Json(nullptr) : Json(variant.parent);
   block["source"] = variant.source;
+  if (const auto& runs = picked(variant, fixture.problem); &runs != &variant) block["picked"] = runs.name;
   block["device"] = variant.on_host() ? "host" : "cuda";
   block["inputs_sha256"] = session_->inputs_sha256;
   block["round"] = step.round;
@@ -447,6 +448,7 @@ RoundResult Runner::measure(FixtureState& state, const Step& step) {
   if (samples.perturbed) flags.push_back(flag::perturbed);
   if (state.samples < state.samples_asked) flags.push_back(flag::fewer_samples);
   if (floor && result.median_us < floor_factor * *floor) flags.push_back(flag::floor_dominated);
+  if (!state.fixture->variant->counter_example.empty()) flags.push_back(flag::counter_example);
 
   auto& block = result.block;
   block["flags"] = std::move(flags);

@@ -152,6 +152,7 @@ Json aggregate(const std::vector<const Json*>& rows) {
   const double median_us = statistics::median(medians);
   Json summary;
   summary["name"] = rows.front()->at("name");
+  if (const auto runs = first.find("picked"); runs != first.end()) summary["picked"] = *runs;
   summary["rounds"] = rows.size();
   summary["rounds_planned"] = planned;
   summary["samples"] = samples;

@@ -20,6 +20,7 @@ inline constexpr const char* above_ceiling = "above_ceiling";
 inline constexpr const char* above_dram_peak = "above_dram_peak";
 inline constexpr const char* clock_moved = "clock_moved";
 inline constexpr const char* clock_unsettled = "clock_unsettled";
+inline constexpr const char* counter_example = "counter_example";
 inline constexpr const char* fewer_samples = "fewer_samples";
 inline constexpr const char* floor_dominated = "floor_dominated";
 inline constexpr const char* gate_missed = "gate_missed";

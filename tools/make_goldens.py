@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the saved inputs and exact outputs of test/data, from the definitions alone.
 
-Nothing here calls the C++ code: Philox in integers, the normal quantile and GELU by mpmath at 50 digits, rounded
-once. What the tests compare with is therefore a second implementation. Needs mpmath.
+Nothing here calls the C++ code: Philox in integers, the normal quantile and each family's mathematics (one file a
+family in tools/goldens) by mpmath at 50 digits, rounded once. What the tests compare with is therefore a second
+implementation. Needs mpmath.
 
     python3 tools/make_goldens.py test/data
 """
 
 import argparse
 import hashlib
+import importlib
 import json
 import math
 import pathlib
@@ -20,13 +22,6 @@ import mpmath
 mpmath.mp.dps = 50
 
 MASK = 0xFFFFFFFF
-GELU_PROBLEMS = {
-    # name: (rows, cols, distribution, seed). The offset -o1 moves buffers, not values.
-    "7x127": (7, 127, "normal", 0),
-    "3x1025-s7-o1": (3, 1025, "normal", 7),
-    "16x128-tail": (16, 128, "tail", 0),
-    "9x96-special": (9, 96, "special", 0),
-}
 DISTRIBUTIONS = ("normal", "shifted", "large", "constant", "spike", "subnormal", "zeros", "special", "tail")
 
 
@@ -84,15 +79,6 @@ def generate(rows, cols, distribution, seed, stream):
     return struct.pack(f"<{len(values)}f", *values)
 
 
-def gelu(x, bias):
-    if math.isnan(x) or math.isnan(bias):
-        return math.nan
-    if math.isinf(x):
-        return math.inf if x > 0 else math.nan  # -inf * 0 in the closed form
-    t = mpmath.mpf(x) + mpmath.mpf(bias)
-    return float(t * mpmath.erfc(-t / mpmath.sqrt(2)) / 2)
-
-
 def write_safetensors(path, tensors, metadata):
     header, data = {"__metadata__": metadata}, b""
     for name, (dtype, shape, content) in tensors.items():
@@ -109,20 +95,13 @@ def main():
     folder = parser.parse_args().folder
 
     hashes = {}
-    for problem, (rows, cols, distribution, seed) in GELU_PROBLEMS.items():
-        x = generate(rows, cols, distribution, seed, stream=0)
-        bias = generate(1, cols, "normal", seed, stream=1)
-        xs, biases = struct.unpack(f"<{rows * cols}f", x), struct.unpack(f"<{cols}f", bias)
-        y = [gelu(value, biases[i % cols]) for i, value in enumerate(xs)]
-        path = folder / f"gelu_{problem}.safetensors"
-        # The widest type first, so that every tensor is aligned.
-        tensors = {
-            "y_exact": ("F64", [rows, cols], struct.pack(f"<{len(y)}d", *y)),
-            "x": ("F32", [rows, cols], x),
-            "bias": ("F32", [1, cols], bias),
-        }
-        write_safetensors(path, tensors, {"family": "gelu", "problem": problem})
-        hashes[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    for module in sorted((pathlib.Path(__file__).parent / "goldens").glob("*.py")):
+        family = importlib.import_module(f"goldens.{module.stem}")
+        for problem, (rows, cols, distribution, seed) in family.PROBLEMS.items():
+            path = folder / f"{module.stem}_{problem}.safetensors"
+            tensors = family.tensors(generate, rows, cols, distribution, seed)
+            write_safetensors(path, tensors, {"family": module.stem, "problem": problem})
+            hashes[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
     (folder / "manifest.json").write_text(json.dumps({"sha256": hashes}, indent=2) + "\n")
 
     shape = {"rows": 8, "cols": 37, "seed": 2**40 + 5, "stream": 3}

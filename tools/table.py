@@ -40,6 +40,7 @@ LETTERS = {
     "clock_moved": "c",
     "clock_unsettled": "u",
     "fewer_samples": "s",
+    "counter_example": "e",
     "floor_dominated": "f",
     "gate_missed": "g",
     "launch_bound": "l",

@@ -20,6 +20,10 @@ using Json = nlohmann::ordered_json;
 constexpr std::array durations_us{1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0};
 constexpr int samples_a_pass = 15;
 constexpr int default_passes = 4;
+// Sample k of a pass lasts k steps longer. The end of an operation of one exact duration always meets the same phase of
+// whatever writes the second stamp, and reads up to 0.1 us early or late for as long as it is repeated: the dither goes
+// through the phases. A step is that of %globaltimer; 15 of them are more than twice the longest jump seen.
+constexpr double dither_step_us = 0.032;
 
 /// What the fit must keep to.
 struct Limits {
@@ -31,6 +35,12 @@ constexpr Limits host_limits{5e-3, 1, 5e-3, 1};
 
 struct Series {
   std::vector<double> stamped_us, span_us;
+  /// What the span holds beside the duration: the Hodges-Lehmann estimate, for which no single phase decides.
+  [[nodiscard]] double beside_us() const {
+    std::vector<double> differences;
+    for (std::size_t i = 0; i < span_us.size(); ++i) differences.push_back(span_us[i] - stamped_us[i]);
+    return statistics::hodges_lehmann(differences);
+  }
 };
 
 /// Takes one span of a launch, by the path of mode event, or of mode host where there is no GPU.
@@ -90,12 +100,12 @@ void judge(ProofResult& result, const std::vector<Series>& series, const Series&
   std::vector<double> y;
   for (const auto& one : series) {
     x.push_back(statistics::median(one.stamped_us));
-    y.push_back(statistics::median(one.span_us));
+    y.push_back(x.back() + one.beside_us());
   }
   const auto line = fit(x, y);
   const double empty_span_us = statistics::median(empty_us);
   // What the operation costs beside its duration: parameters, and two stores that must arrive before it ends.
-  const double floor_us = statistics::median(none.span_us) - statistics::median(none.stamped_us);
+  const double floor_us = none.beside_us();
   result.data["slope"] = line.slope;
   result.data["intercept_us"] = line.intercept_us;
   result.data["floor_us"] = floor_us;
@@ -132,8 +142,8 @@ ProofResult known_duration(Context& context) {
   std::vector<Series> series(durations_us.size());
   Series none;
   std::vector<double> empty_us;
-  const auto take = [&](double us, Series& into) {
-    spin.set_duration(us);
+  const auto take = [&](double us, int sample, Series& into) {
+    spin.set_duration(us + sample * dither_step_us);
     into.span_us.push_back(spans.take(spin.launch()));
     into.stamped_us.push_back(whole_ns(spin.stamped_us()));
   };
@@ -144,8 +154,8 @@ ProofResult known_duration(Context& context) {
       // There and back, so that a drift does not look like a slope.
       const auto i = pass % 2 == 0 ? k : series.size() - 1 - k;
       for (int sample = 0; sample < samples_a_pass; ++sample) {
-        take(durations_us[i], series[i]);
-        take(0, none);
+        take(durations_us[i], sample, series[i]);
+        take(0, sample, none);
         empty_us.push_back(spans.take(empty));
       }
     }

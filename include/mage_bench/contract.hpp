@@ -25,6 +25,8 @@ class Text;
 
 /// What a family provides: the mathematics, the problems, the bound, and the count of necessary work.
 /// Every function is declared in the family's own light header and defined in src/reference/<family>.cpp.
+/// A family some of whose inputs follow from others, as a saved mean does, also has
+/// `static void derive(const Problem&, const Pointers& host)`, which writes those after all inputs were generated.
 template <class C>
 concept Contract = requires {
   { C::name } -> std::convertible_to<const char*>;
@@ -51,19 +53,25 @@ struct Variant {
   const char* provider = "mage_bench";
   int min_cc = 0;             ///< lowest compute capability as major * 10 + minor; 0 runs on the host
   bool deterministic = true;  ///< the same inputs give the same bits on every call
+  /// Set: wrong or not repeatable on purpose, and why. The gate must catch it on a test problem.
+  const char* counter_example = "";
   bool (*accepts)(const typename C::Problem&) = [](const typename C::Problem&) { return true; };
+  /// Exactly one of these two. `picks` names the variant of the same family that runs in this one's place: its
+  /// accepts() counts, its prepare() runs, and the store tells its name.
   Launch (*prepare)(const typename C::Problem&, const typename C::Args&) = nullptr;
+  const char* (*picks)(const typename C::Problem&) = nullptr;
 };
 
 namespace detail {
 using ErasedFunction = void (*)();
 struct ErasedVariant {
-  const char *family, *source, *parent, *note, *provider;
+  const char *family, *source, *parent, *note, *provider, *counter_example;
   int min_cc;
   bool deterministic;
-  ErasedFunction accepts, prepare;  // as typed in Variant<C>
+  ErasedFunction accepts, prepare, picks;  // as typed in Variant<C>
   bool (*call_accepts)(ErasedFunction, const void* problem);
   Launch (*call_prepare)(ErasedFunction, const void* problem, const void* args);
+  const char* (*call_picks)(ErasedFunction, const void* problem);
 };
 void register_variant(const ErasedVariant& variant);
 }  // namespace detail
@@ -74,16 +82,21 @@ struct Register {
   explicit Register(const Variant<C>& variant, std::source_location where = std::source_location::current()) {
     using Accepts = decltype(variant.accepts);
     using Prepare = decltype(variant.prepare);
+    using Picks = decltype(variant.picks);
     detail::register_variant(
-        {C::name, where.file_name(), variant.parent, variant.note, variant.provider, variant.min_cc,
-         variant.deterministic, reinterpret_cast<detail::ErasedFunction>(variant.accepts),
+        {C::name, where.file_name(), variant.parent, variant.note, variant.provider, variant.counter_example,
+         variant.min_cc, variant.deterministic, reinterpret_cast<detail::ErasedFunction>(variant.accepts),
          reinterpret_cast<detail::ErasedFunction>(variant.prepare),
+         reinterpret_cast<detail::ErasedFunction>(variant.picks),
          [](detail::ErasedFunction function, const void* problem) {
            return reinterpret_cast<Accepts>(function)(*static_cast<const typename C::Problem*>(problem));
          },
          [](detail::ErasedFunction function, const void* problem, const void* args) {
            return reinterpret_cast<Prepare>(function)(*static_cast<const typename C::Problem*>(problem),
                                                       *static_cast<const typename C::Args*>(args));
+         },
+         [](detail::ErasedFunction function, const void* problem) {
+           return reinterpret_cast<Picks>(function)(*static_cast<const typename C::Problem*>(problem));
          }});
   }
 };

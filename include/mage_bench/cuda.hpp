@@ -49,5 +49,13 @@ using CudaStream = CudaHandle<cudaStream_t, cudaStreamDestroy>;
 using CudaEvent = CudaHandle<cudaEvent_t, cudaEventDestroy>;
 using CudaGraph = CudaHandle<cudaGraph_t, cudaGraphDestroy>;
 using CudaGraphExec = CudaHandle<cudaGraphExec_t, cudaGraphExecDestroy>;
+using CudaMemory = CudaHandle<void*, cudaFree>;
+
+/// Memory that a variant needs between its own kernels. Allocate it in prepare() and let the Launch own it.
+[[nodiscard]] inline CudaMemory allocate_scratch(std::size_t bytes) {
+  CudaMemory memory;
+  check(cudaMalloc(memory.put(), bytes), "cudaMalloc of scratch");
+  return memory;
+}
 
 }  // namespace mage

@@ -4,7 +4,9 @@
 
 #include <string_view>
 
+#include "mage_bench/matrix_problem.hpp"
 #include "mage_bench/operand.hpp"
+#include "mage_bench/registry.hpp"
 
 namespace mage {
 
@@ -18,5 +20,12 @@ namespace mage {
 [[nodiscard]] bool take_distribution(std::string_view& text, Distribution& out);
 
 [[nodiscard]] Text print_shape(int64 rows, int64 cols);
+
+[[nodiscard]] Text print_matrix(const MatrixProblem& problem);
+/// Refuses a name that print_matrix would not give: one problem has one name.
+[[nodiscard]] bool parse_matrix(const char* text, MatrixProblem& problem);
+/// Test problems that any family of matrices needs: sizes around one element, the warp, the vector width, the tile and
+/// the page; every distribution, offset and another seed, each with odd and with even columns.
+[[nodiscard]] ProblemList<MatrixProblem> matrix_test_problems();
 
 }  // namespace mage

@@ -24,7 +24,7 @@ class ProblemList : public std::vector<Problem> {
 struct VariantInfo {
   std::string family, name;
   std::string source;  ///< path from the repository's root
-  std::string parent, note, provider;
+  std::string parent, note, provider, counter_example;
   int min_cc = 0;
   bool deterministic = true;
   std::optional<Unavailable> skipped;  ///< set: not in this build; the fields above beyond `source` are unknown
@@ -52,6 +52,8 @@ class Family {
   [[nodiscard]] virtual std::optional<AnyProblem> parse(const std::string& text) const = 0;
   [[nodiscard]] virtual Operands operands(const AnyProblem& problem) const = 0;
   [[nodiscard]] virtual AnyArgs bind(const AnyProblem& problem, const Pointers& pointers) const = 0;
+  /// Writes the inputs that follow from other inputs; most families have none.
+  virtual void derive(const AnyProblem& /*problem*/, const Pointers& /*host_pointers*/) const {}
   virtual void reference(const AnyProblem& problem, const Pointers& host_pointers, Expected& expected) const = 0;
   [[nodiscard]] virtual std::string tolerance(const AnyProblem& problem) const = 0;
   [[nodiscard]] virtual Work work(const AnyProblem& problem) const = 0;
@@ -63,6 +65,9 @@ class Family {
 [[nodiscard]] std::vector<const Family*> families();
 [[nodiscard]] const Family* find_family(std::string_view name);
 
+/// The variant that runs where this one is asked for: itself, or the one that it picks for the problem.
+/// Throws std::logic_error where it picks one that is not there, or one that picks again.
+[[nodiscard]] const VariantInfo& picked(const VariantInfo& variant, const AnyProblem& problem);
 [[nodiscard]] bool accepts(const VariantInfo& variant, const AnyProblem& problem);
 [[nodiscard]] Launch prepare(const VariantInfo& variant, const AnyProblem& problem, const AnyArgs& args);
 
@@ -95,6 +100,9 @@ class FamilyOf final : public Family {
   [[nodiscard]] Operands operands(const AnyProblem& problem) const override { return C::operands(typed(problem)); }
   [[nodiscard]] AnyArgs bind(const AnyProblem& problem, const Pointers& pointers) const override {
     return std::make_shared<const Args>(C::bind(typed(problem), pointers));
+  }
+  void derive(const AnyProblem& problem, const Pointers& host_pointers) const override {
+    if constexpr (requires { C::derive(typed(problem), host_pointers); }) C::derive(typed(problem), host_pointers);
   }
   void reference(const AnyProblem& problem, const Pointers& host_pointers, Expected& expected) const override {
     C::reference(typed(problem), host_pointers, expected);

@@ -149,7 +149,9 @@ void Oracle::refresh(std::uint32_t input_epoch) {
     generate(operand, static_cast<std::uint32_t>(i), inputs_[i].data());
     host[i] = inputs_[i].data();
   }
-  family_.reference(problem_, Pointers{std::move(host)}, expected_);
+  const Pointers inputs{std::move(host)};
+  family_.derive(problem_, inputs);
+  family_.reference(problem_, inputs, expected_);
 }
 
 Case::Case(Device& device, const Oracle& oracle) : device_{device}, oracle_{oracle} {

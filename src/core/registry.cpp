@@ -49,8 +49,11 @@ std::map<std::string, std::vector<VariantInfo>> collect_variants() {
   std::map<std::string, std::vector<VariantInfo>> by_family;
   for (const auto& erased : registered_variants()) {
     const auto source = from_root(erased.source);
+    if ((erased.prepare == nullptr) == (erased.picks == nullptr))
+      throw std::logic_error{source + " must register either `prepare` or `picks`"};
     by_family[erased.family].push_back({erased.family, variant_name(source), source, erased.parent, erased.note,
-                                        erased.provider, erased.min_cc, erased.deterministic, std::nullopt, erased});
+                                        erased.provider, erased.counter_example, erased.min_cc, erased.deterministic,
+                                        std::nullopt, erased});
   }
   for (const auto& file : kernel_sources()) {
     const std::string_view skipped = file.skipped;
@@ -117,14 +120,27 @@ const Family* find_family(std::string_view name) {
   return nullptr;
 }
 
+const VariantInfo& picked(const VariantInfo& variant, const AnyProblem& problem) {
+  if (variant.skipped || variant.erased.picks == nullptr) return variant;
+  const char* name = variant.erased.call_picks(variant.erased.picks, problem.value.get());
+  const auto* family = find_family(variant.family);
+  const auto* found = family == nullptr ? nullptr : family->find_variant(name);
+  if (found == nullptr || found->erased.picks != nullptr)
+    throw std::logic_error{variant.family + "/" + variant.name + " picks '" + name + "' for " + problem.name +
+                           (found == nullptr ? ", which is not there" : ", which picks again")};
+  return *found;
+}
+
 bool accepts(const VariantInfo& variant, const AnyProblem& problem) {
-  return !variant.skipped && variant.erased.call_accepts(variant.erased.accepts, problem.value.get());
+  const auto& runs = picked(variant, problem);
+  return !runs.skipped && runs.erased.call_accepts(runs.erased.accepts, problem.value.get());
 }
 
 Launch prepare(const VariantInfo& variant, const AnyProblem& problem, const AnyArgs& args) {
   if (!accepts(variant, problem))
     throw std::logic_error{"prepare: " + variant.family + "/" + variant.name + " does not accept " + problem.name};
-  return variant.erased.call_prepare(variant.erased.prepare, problem.value.get(), args.get());
+  const auto& runs = picked(variant, problem);
+  return runs.erased.call_prepare(runs.erased.prepare, problem.value.get(), args.get());
 }
 
 }  // namespace mage

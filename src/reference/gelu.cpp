@@ -68,50 +68,13 @@ ProblemList<Problem> Gelu::bench_problems() {
 }
 
 ProblemList<Problem> Gelu::test_problems() {
-  ProblemList<Problem> problems;
-  // Around one element, the warp, the vector width, the tile, and the page.
-  for (const auto& [rows, cols] : std::initializer_list<std::pair<int64, int64>>{
-           {1, 1},    {1, 3},    {3, 1},     {1, 4},     {2, 31},   {5, 32},   {3, 33},
-           {7, 127},  {4, 128},  {3, 129},   {2, 1023},  {3, 1024}, {5, 1025}, {17, 4095},
-           {2, 4096}, {3, 4097}, {1, 16385}, {257, 255}, {1000, 1}, {64, 1024}})
-    problems.push_back({.rows = rows, .cols = cols});
-  // Odd columns take a kernel's scalar path, even ones its vector path.
-  for (const auto distribution : all_distributions) {
-    problems.push_back({.rows = 37, .cols = 515, .distribution = distribution});
-    problems.push_back({.rows = 32, .cols = 512, .distribution = distribution});
-  }
-  problems.push_back({.rows = 32, .cols = 512, .seed = 1});
-  for (const int64 offset : {1, 2, 3}) {
-    problems.push_back({.rows = 37, .cols = 515, .offset = offset});
-    problems.push_back({.rows = 32, .cols = 512, .offset = offset});
-  }
+  auto problems = matrix_test_problems();
   problems.push_back({.rows = 524296, .cols = 4097});  // large: more than 2^31 elements
   return problems;
 }
 
-Text Gelu::print(const Problem& problem) {
-  auto text = print_shape(problem.rows, problem.cols);
-  if (problem.distribution != Distribution::normal) text.append("-").append(to_string(problem.distribution));
-  if (problem.seed != 0) text.append("-s").append(std::to_string(problem.seed));
-  if (problem.offset != 0) text.append("-o").append(std::to_string(problem.offset));
-  return text;
-}
-
-bool Gelu::parse(const char* text, Problem& problem) {
-  std::string_view rest{text};
-  Problem read;
-  uint64 offset = 0;
-  if (!take_shape(rest, read.rows, read.cols)) return false;
-  static_cast<void>(take_distribution(rest, read.distribution));
-  if (take(rest, "-s") && !take_number(rest, std::numeric_limits<uint64>::max(), read.seed)) return false;
-  // 64 floats are the next 256-byte boundary.
-  if (take(rest, "-o") && !take_number(rest, 63, offset)) return false;
-  read.offset = static_cast<int64>(offset);
-  // One name for one problem: refuses trailing text and suffixes that spell out a default.
-  if (!rest.empty() || print(read) != text) return false;
-  problem = read;
-  return true;
-}
+Text Gelu::print(const Problem& problem) { return print_matrix(problem); }
+bool Gelu::parse(const char* text, Problem& problem) { return parse_matrix(text, problem); }
 
 Operands Gelu::operands(const Problem& p) {
   return {

@@ -2,21 +2,11 @@
 // Family gelu: y[r,c] = t (1 + erf(t / sqrt 2)) / 2 with t = x[r,c] + bias[c], FP32, row-major.
 #pragma once
 
-#include "mage_bench/contract.hpp"
-
-namespace mage {
-enum class Distribution;
-}
+#include "mage_bench/matrix_problem.hpp"
 
 namespace mage::gelu {
 
-struct Problem {
-  int64 rows = 0, cols = 0;
-  Distribution distribution{};  ///< of x; the bias is always normal
-  uint64 seed = 0;
-  int64 offset = 0;  ///< elements by which x and y start behind a 256-byte boundary
-  bool operator==(const Problem&) const = default;
-};
+using Problem = MatrixProblem;
 
 /// x, y: [rows, cols]; bias: [cols]. No overlap.
 struct Args {
@@ -27,7 +17,7 @@ struct Args {
 
 struct Gelu {
   static constexpr const char* name = "gelu";
-  using Problem = gelu::Problem;
+  using Problem = MatrixProblem;
   using Args = gelu::Args;
   static ProblemList<Problem> bench_problems();
   static ProblemList<Problem> test_problems();

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "test/mutants/mutants.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+
+namespace mage::test {
+namespace {
+
+constexpr std::size_t tile_words = 256;
+constexpr std::uint32_t one_word = 0x3F800000U;
+constexpr std::uint32_t nan_word = 0x7FC00000U;
+
+struct Entry {
+  Mutation mutation;
+  const char* name;
+  const char* must_say;
+};
+constexpr Entry entries[]{
+    {Mutation::none, "correct", ""},
+    {Mutation::copies_input, "copies_input", "outside its bound"},
+    {Mutation::all_zeros, "all_zeros", "outside its bound"},
+    {Mutation::last_tile_unwritten, "last_tile_unwritten", "never written"},
+    {Mutation::one_past_the_end, "one_past_the_end", "fence"},
+    {Mutation::one_nan, "one_nan", "outside its bound"},
+    {Mutation::operand_of_zeros, "operand_of_zeros", "outside its bound"},
+    {Mutation::operand_of_ones, "operand_of_ones", "outside its bound"},
+    {Mutation::last_row_skipped, "last_row_skipped", "outside its bound"},
+    {Mutation::input_zeroed, "input_zeroed", "input changed"},
+    {Mutation::first_call_only, "first_call_only", "outside its bound"},
+    {Mutation::nothing_written, "nothing_written", "never written"},
+};
+
+const Entry& entry(Mutation mutation) {
+  return *std::find_if(std::begin(entries), std::end(entries), [&](const Entry& e) { return e.mutation == mutation; });
+}
+
+std::size_t words(const Operand& operand) { return operand.bytes() / sizeof(std::uint32_t); }
+
+/// The operands that a mutation has a mutant for.
+std::vector<std::size_t> targets(Mutation mutation, const Operands& operands) {
+  std::vector<std::size_t> found;
+  const bool sums = std::any_of(operands.begin(), operands.end(),
+                                [](const Operand& o) { return o.role == Role::out && o.rows == 1; });
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const bool out = operands[i].role == Role::out;
+    switch (mutation) {
+      case Mutation::none:
+      case Mutation::input_zeroed:
+      case Mutation::nothing_written:
+        if (i == 0) found.push_back(i);
+        break;
+      case Mutation::last_row_skipped:
+        if (i == 0 && sums) found.push_back(i);
+        break;
+      case Mutation::operand_of_zeros:
+      case Mutation::operand_of_ones:
+        if (!out && i > 0) found.push_back(i);
+        break;
+      case Mutation::copies_input:
+      case Mutation::all_zeros:
+      case Mutation::last_tile_unwritten:
+      case Mutation::one_past_the_end:
+      case Mutation::one_nan:
+      case Mutation::first_call_only:
+        if (out) found.push_back(i);
+        break;
+    }
+  }
+  return found;
+}
+
+const VariantInfo& first_version(const Family& family, const Device& device) {
+  for (const auto& variant : family.variants())
+    if (variant.name.starts_with(device.info().is_host ? "cpu_v00_" : "v00_") && !variant.skipped) return variant;
+  throw std::logic_error{std::string{family.name()} + " has no first version here"};
+}
+
+struct Memory {
+  Memory(Device& owner, std::size_t bytes) : device{&owner}, pointer{owner.allocate(bytes)} {}
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory() { device->deallocate(pointer); }
+  Device* device;
+  void* pointer;
+};
+
+class Spoilt {
+ public:
+  Spoilt(const Mutant& mutant, Device& device, const Tools& tools, const AnyProblem& problem, const Pointers& pointers)
+      : mutation_{mutant.mutation},
+        tools_{tools},
+        operand_{mutant.family->operands(problem).at(mutant.operand)},
+        input_{pointers.at<void>(0)},
+        input_words_{words(mutant.family->operands(problem).at(0))},
+        target_{pointers.at<void>(mutant.operand)},
+        memory_{device, std::max(operand_.bytes(), sizeof(std::uint32_t))} {
+    const auto& family = *mutant.family;
+    const auto& variant = first_version(family, device);
+    std::vector<void*> bound;
+    for (std::size_t i = 0; i < pointers.size(); ++i) bound.push_back(pointers.at<void>(i));
+    const bool replaced = mutation_ == Mutation::operand_of_zeros || mutation_ == Mutation::operand_of_ones ||
+                          mutation_ == Mutation::last_tile_unwritten;
+    if (replaced) bound[mutant.operand] = memory_.pointer;
+    device.fill(memory_.pointer, mutation_ == Mutation::operand_of_ones ? one_word : 0U,
+                std::max<std::size_t>(words(operand_), 1));
+    device.synchronize();
+    const auto launch = [&](const AnyProblem& of) {
+      return prepare(variant, of, family.bind(of, Pointers{std::vector<void*>{bound}}));
+    };
+    right_ = launch(problem);
+    if (mutation_ == Mutation::last_row_skipped) {
+      const auto x = problem.name.find('x');
+      const auto rows = std::stoll(problem.name.substr(0, x));
+      const auto fewer = family.parse(std::to_string(rows - 1) + problem.name.substr(x));
+      if (!fewer) throw std::logic_error{problem.name + " has no problem of one row less"};
+      fewer_rows_ = launch(*fewer);
+    }
+  }
+
+  void operator()(StreamHandle stream) {
+    if (mutation_ == Mutation::nothing_written) return;
+    right_(stream);
+    const auto count = words(operand_);
+    auto* target = static_cast<std::uint32_t*>(target_);
+    switch (mutation_) {
+      case Mutation::copies_input: tools_.copy(target, input_, 4 * std::min(count, input_words_), stream); break;
+      case Mutation::all_zeros: tools_.fill(target, 0, count, stream); break;
+      case Mutation::last_tile_unwritten:
+        if (count > tile_words) tools_.copy(target, memory_.pointer, 4 * (count - tile_words), stream);
+        break;
+      case Mutation::one_past_the_end: tools_.fill(target + count, 0, 1, stream); break;
+      case Mutation::one_nan: tools_.fill(target + count / 2, nan_word, 1, stream); break;
+      case Mutation::last_row_skipped: fewer_rows_(stream); break;
+      case Mutation::input_zeroed: tools_.fill(input_, 0, input_words_, stream); break;
+      case Mutation::first_call_only:
+        tools_.copy_after_first(static_cast<std::uint32_t*>(memory_.pointer), target, input_,
+                                4 * std::min(count, input_words_), stream);
+        break;
+      case Mutation::none:
+      case Mutation::operand_of_zeros:
+      case Mutation::operand_of_ones:
+      case Mutation::nothing_written: break;
+    }
+  }
+
+ private:
+  Mutation mutation_;
+  const Tools& tools_;
+  Operand operand_;
+  void* input_;
+  std::size_t input_words_;
+  void* target_;
+  Memory memory_;
+  Launch right_, fewer_rows_;
+};
+
+}  // namespace
+
+std::string Mutant::name() const {
+  return std::string{family->name()} + "_" + entry(mutation).name + "_" +
+         family->operands(*family->parse("2x2")).at(operand).name;
+}
+
+const char* Mutant::must_say() const { return entry(mutation).must_say; }
+
+std::vector<Mutant> mutants() {
+  std::vector<Mutant> all;
+  for (const auto* family : families()) {
+    const auto problem = family->parse("2x2");
+    if (!problem) continue;  // not of rows and columns
+    const auto operands = family->operands(*problem);
+    const auto inputs = std::count_if(operands.begin(), operands.end(), [](const auto& o) { return o.role == Role::in; });
+    if (inputs < 2) continue;  // a copy of the input is what it should be
+    for (const auto& one : entries)
+      for (const auto operand : targets(one.mutation, operands)) all.push_back({family, one.mutation, operand});
+  }
+  return all;
+}
+
+Launch make_mutant(const Mutant& mutant, Device& device, const Tools& tools, const AnyProblem& problem,
+                   const Pointers& pointers) {
+  auto spoilt = std::make_shared<Spoilt>(mutant, device, tools, problem, pointers);
+  return [spoilt = std::move(spoilt)](StreamHandle stream) { (*spoilt)(stream); };
+}
+
+const Tools& host_tools() {
+  static const Tools tools{
+      [](void* to, const void* from, std::size_t bytes, StreamHandle) { std::memmove(to, from, bytes); },
+      [](void* to, std::uint32_t word, std::size_t count, StreamHandle) {
+        std::fill_n(static_cast<std::uint32_t*>(to), count, word);
+      },
+      [](std::uint32_t* calls, void* to, const void* from, std::size_t bytes, StreamHandle) {
+        if ((*calls)++ > 0) std::memmove(to, from, bytes);
+      }};
+  return tools;
+}
+
+}  // namespace mage::test
