@@ -166,7 +166,7 @@ std::string indecision(const Comparison& comparison, const ComparisonOptions& op
   const auto& interval = *comparison.interval;
   const std::string effect = fmt::format("the minimum effect of {:g} %", 100 * options.min_effect);
   const std::string from_to = fmt::format("from {} to {}", percent(interval.low), percent(interval.high));
-  if (!excludes_one(interval)) return fmt::format("the interval {} holds no difference and {}", from_to, effect);
+  if (!excludes_one(interval)) return fmt::format("the interval {} holds both 0 % and {}", from_to, effect);
   if (!beyond(interval, options.min_effect)) return fmt::format("the interval {} reaches across {}", from_to, effect);
   return fmt::format("p is {:.2g}, adjusted for {} comparisons {:.2g}: not below {:g}", comparison.p_value.value_or(1),
                      tests, comparison.adjusted_p_value, options.alpha);

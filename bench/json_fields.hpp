@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -67,6 +68,10 @@ class Fields {
     const auto& member = at(key);
     if (!member.is_boolean()) wrong(key, "true or false");
     return member.get<bool>();
+  }
+  [[nodiscard]] std::optional<bool> boolean_or_null(std::string_view key) const {
+    if (at(key).is_null()) return std::nullopt;
+    return boolean(key);
   }
   [[nodiscard]] std::uint64_t whole(std::string_view key, std::uint64_t least, std::uint64_t most) const {
     const auto& member = at(key);

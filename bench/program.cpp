@@ -115,6 +115,10 @@ int measure(const Options& options, Console& console) {
   }
   if (options.selftest) {
     const auto proofs = selftest::choose(options.selftest_names, selftest::proofs());
+    if (options.filter != "." && select_fixtures(options, {presence, 1000, 0, 0}).empty()) {
+      console.complain("--benchmark_filter selects no benchmark, so null_comparisons would compare none of them");
+      return exit_code::usage;
+    }
     Devices both{make_host_device(), presence.why_not ? nullptr : make_cuda_device(options.device)};
     catch_signals();
     return selftest::run(proofs, options, both, presence.detail, console);

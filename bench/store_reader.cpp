@@ -103,7 +103,8 @@ WantedJson StoreReader::wanted() {
   const auto absence = plain({"name", "status", "code", "reason"});
   std::vector<WantedMember> mage = plain({"schema", "complete"});
   mage.push_back(object("provenance",
-                        plain({"run_id", "started_utc", "git_commit", "executable_sha256", "kernel_sources_sha256"})));
+                        plain({"run_id", "started_utc", "git_commit", "git_dirty", "executable_sha256",
+                               "kernel_sources_sha256"})));
   mage.push_back(object("options", plain({"seed"})));
   mage.push_back(object("device", with(plain({"name", "uuid", "cuda_driver_api", "cuda_runtime"}),
                                        {object("nvml", plain({"driver_version"}))})));
@@ -230,6 +231,7 @@ void StoreReader::take_rest(const Json& root) {
   if (contents_.run_id != context_run_id_) provenance.object_to("has another run_id than context");
   contents_.started_utc = provenance.text("started_utc");
   contents_.git_commit = provenance.text_or_null("git_commit");
+  contents_.git_dirty = provenance.boolean_or_null("git_dirty");
   contents_.executable_sha256 = provenance.text_or_null("executable_sha256");
   contents_.kernel_sources_sha256 = provenance.text("kernel_sources_sha256");
   contents_.seed = mage.object("options").whole("seed", 0, std::numeric_limits<std::uint64_t>::max());

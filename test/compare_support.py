@@ -87,6 +87,7 @@ def store(benchmarks, *, unavailable=(), failed=(), device=DEVICE, run_id="0a1b2
                 "run_id": run_id,
                 "started_utc": "2026-01-02T03:04:05Z",
                 "git_commit": "0123456789abcdef" * 2 + "01234567",
+                "git_dirty": False,
                 "executable_sha256": "cd" * 32,
                 "kernel_sources_sha256": "ef" * 32,
             },

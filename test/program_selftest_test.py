@@ -132,9 +132,12 @@ class SelfTest(ProgramTest):
         self.assertIn("cannot create a folder /no/such/folder/", done.stdout)
         self.assertIn("set TMPDIR", done.stdout)
 
+    def test_a_filter_that_selects_nothing_is_refused(self):
+        self.expect(2, "--mage_selftest=null", "--benchmark_filter=nomatch", says="selects no benchmark")
+
     def test_a_filter_that_selects_nothing_to_clone_is_mentioned(self):
         done = self.bench(
-            "--mage_selftest=null", "--mage_selftest_repeats=2", "--benchmark_filter=nomatch", "--benchmark_out=s.json"
+            "--mage_selftest=null", "--mage_selftest_repeats=2", "--benchmark_filter=cpu_", "--benchmark_out=s.json"
         )
         self.assertRegex(done.stdout, r"what --benchmark_filter selects +\| .* \| no GPU variant that runs here")
 

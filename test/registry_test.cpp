@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <regex>
 #include <set>
 
@@ -124,6 +126,27 @@ TEST(Registry, NamesSayTheKindOfVariant) {
       }
     }
   }
+}
+
+/// The names in a source file: neither its comments nor its strings.
+std::set<std::string> identifiers_of(const fs::path& path) {
+  std::ifstream stream{path};
+  const std::string text{std::istreambuf_iterator<char>{stream}, {}};
+  const auto code = std::regex_replace(text, std::regex{R"re(//[^\n]*|"[^"\n]*")re"}, " ");
+  const std::regex word{"[A-Za-z_][A-Za-z0-9_]*"};
+  return {std::sregex_token_iterator{code.begin(), code.end(), word}, {}};
+}
+
+// A copy keeps the names of what it was copied from, and two variants of one name are one to the linker or to a reader.
+TEST(Registry, AVariantsFileNamesNoOtherVariantInItsCode) {
+  const std::regex numbered{"(?:|.*?_)((?:cpu_)?v[0-9][0-9])_.*"};
+  for (const auto* family : families())
+    for (const auto& variant : family->variants())
+      for (const auto& name : identifiers_of(fs::path{MAGE_SOURCE_DIR} / variant.source)) {
+        std::smatch found;
+        if (!std::regex_match(name, found, numbered)) continue;
+        EXPECT_TRUE(variant.name.starts_with(found[1].str() + "_")) << variant.source << " has a name of another: " << name;
+      }
 }
 
 TEST(Registry, EveryVariantSaysWhatItIs) {

@@ -65,6 +65,7 @@ TEST(StoreReader, GivesAllThatComparingNeeds) {
   EXPECT_EQ(store.run_id, "0123456789abcdef0123456789abcdef");
   EXPECT_EQ(store.started_utc, "2026-01-02T03:04:05Z");
   EXPECT_EQ(store.git_commit, "c0ffee");
+  EXPECT_EQ(store.git_dirty, false);
   EXPECT_TRUE(store.complete);
   EXPECT_EQ(store.gpu_name, "NVIDIA H200");
   EXPECT_EQ(store.gpu_uuid, "GPU-1");

@@ -12,7 +12,7 @@ flags=()
 for flag in "$@"; do
   if [[ "$flag" == --mage_require_gpu ]]; then
     export MAGE_REQUIRE_GPU=1
-  elif [[ "$flag" == --mage_* ]]; then
+  elif [[ "$flag" == --mage_* || "$flag" == *require* ]]; then # ctest takes any flag it does not know for nothing
     die "unknown flag $flag. Known: --mage_require_gpu, and ctest's"
   else
     flags+=("$flag")

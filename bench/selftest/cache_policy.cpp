@@ -70,7 +70,7 @@ class CachePolicy {
       : context_{context},
         device_{device},
         cache_{cache},
-        samples_{context.repeats == 0 ? own_samples : std::max(context.repeats, fewest_samples)} {}
+        samples_{context.repeats_or(own_samples, fewest_samples)} {}
 
   ProofResult run() {
     const CarveOutGuard guard{device_};

@@ -147,7 +147,7 @@ ProofResult known_duration(Context& context) {
     into.span_us.push_back(spans.take(spin.launch()));
     into.stamped_us.push_back(whole_ns(spin.stamped_us()));
   };
-  const int passes = context.repeats > 0 ? std::max(context.repeats, 2) : default_passes;  // 30 samples at least
+  const int passes = context.repeats_or(default_passes, 2);  // 30 samples at least
   for (int pass = 0; pass < passes && !context.interrupted(); ++pass) {
     context.progress(static_cast<double>(pass) / passes);
     for (std::size_t k = 0; k < series.size(); ++k) {
@@ -163,7 +163,7 @@ ProofResult known_duration(Context& context) {
   ProofResult result;
   if (context.interrupted()) return result;
   result.data = {{"device", host ? "host" : "cuda"}, {"mode", host ? "host" : "event"}, {"durations", Json::array()}};
-  if (host) result.reason = on_host(context.no_cuda_reason);
+  if (host) mark_on_host(result, context.no_cuda_reason);
   judge(result, series, none, empty_us, host ? host_limits : gpu_limits);
   result.data["empty_us"] = empty_us;
   if (!host) {

@@ -77,7 +77,7 @@ std::vector<SpinVariant> numbered(int count) {
 
 /// How many comparisons found a difference.
 struct Count {
-  int comparisons = 0, different = 0, claimed = 0;
+  int comparisons = 0, different = 0, claimed = 0, equivalent = 0;
 };
 
 class NullComparisons {
@@ -89,12 +89,12 @@ class NullComparisons {
         spins_{device_, numbered(clones_each)} {}
 
   ProofResult run() {
-    const int groups = context_.repeats > 0 ? context_.repeats : host_ ? default_host_groups : default_groups;
+    const int groups = context_.repeats_or(host_ ? default_host_groups : default_groups);
     auto plan = make_plan_of_clones(groups);
     const auto experiment = carry_out(context_, options_, plan, {}, 0, 1);
     ProofResult result;
     result.data = {{"device", host_ ? "host" : "cuda"}, {"comparisons", Json::array()}, {"benchmarks", Json::array()}};
-    if (host_) result.reason = on_host(context_.no_cuda_reason);
+    if (host_) mark_on_host(result, context_.no_cuda_reason);
     add_dropouts(result, experiment);
     if (context_.options.filter != "." && clones_.empty())
       add_figure(result, "what --benchmark_filter selects",
@@ -159,6 +159,7 @@ class NullComparisons {
           count->comparisons += 1;
           count->different += different ? 1 : 0;
           count->claimed += claimed ? 1 : 0;
+          count->equivalent += comparison.word == Word::equivalent ? 1 : 0;
         }
         auto entry = to_json(comparison);
         entry["baseline"] = a.name;
@@ -180,6 +181,9 @@ class NullComparisons {
     add_check(result, fmt::format("{}: faster or slower by 1 % or more", mode),
               fmt::format("at most {} of {}", most_claimed, count.comparisons), std::to_string(count.claimed),
               count.comparisons > 0 && count.claimed <= most_claimed);
+    // How much the line above says: what is never precise enough to claim anything claims nothing wrong either.
+    add_figure(result, fmt::format("{}: precise enough to be called equivalent within 1 %", mode),
+               fmt::format("{} of {}", count.equivalent, count.comparisons));
   }
 
   Context& context_;

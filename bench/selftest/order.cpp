@@ -78,14 +78,14 @@ class Order {
         host_{context.devices.cuda == nullptr},
         device_{host_ ? *context.devices.host : *context.devices.cuda},
         options_{context.options},
-        rounds_{context.repeats > 0 ? 2 * std::max(context.repeats, 3) : default_rounds_each} {
+        rounds_{2 * context.repeats_or(default_rounds_each / 2, 3)} {
     options_.samples = samples;
     options_.rounds = rounds_;
   }
 
   ProofResult run() {
     result_.data = {{"device", host_ ? "host" : "cuda"}, {"rounds", rounds_}, {"orders", Json::array()}};
-    if (host_) result_.reason = on_host(context_.no_cuda_reason);
+    if (host_) mark_on_host(result_, context_.no_cuda_reason);
     orders();
     if (!context_.interrupted()) drifting();
     return std::move(result_);

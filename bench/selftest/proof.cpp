@@ -20,6 +20,12 @@ std::string_view to_string(Outcome outcome) {
 
 bool Context::interrupted() const { return interrupt_signal != 0; }
 
+int Context::repeats_or(int own, int least) {
+  if (repeats == 0) return own;
+  weakened = weakened || repeats < own;
+  return std::max(repeats, least);
+}
+
 std::span<const Proof> proofs() {
   static constexpr std::array list{
       Proof{"known_duration", "spans of an operation that stamps its own duration differ from it by the floor alone",
@@ -47,7 +53,10 @@ ProofResult unavailable(std::string reason) {
   return result;
 }
 
-std::string on_host(const std::string& no_cuda_reason) { return "measured on the host: " + no_cuda_reason; }
+void mark_on_host(ProofResult& result, const std::string& no_cuda_reason) {
+  result.on_host = true;
+  result.reason = "measured on the host: " + no_cuda_reason;
+}
 
 void add_check(ProofResult& result, std::string what, std::string expected, std::string measured, bool holds) {
   result.checks.push_back(

@@ -29,7 +29,8 @@ struct Check {
 
 struct ProofResult {
   Outcome outcome = Outcome::passed;  ///< failed where any check failed; else skipped/unavailable only where none ran
-  std::string reason;                 ///< of skipped and unavailable, and of what was measured elsewhere than meant
+  std::string reason;  ///< of skipped and unavailable, and of what was measured elsewhere or less often than meant
+  bool on_host = false;               ///< measured on the host, since there is no GPU
   std::vector<Check> checks;
   nlohmann::ordered_json data;  ///< every sample behind the checks, for the store
 };
@@ -41,7 +42,10 @@ struct Context {
   std::string no_cuda_reason;                  ///< why, where it is null
   int repeats = 0;                             ///< --mage_selftest_repeats; 0: the proof's own
   std::function<void(double share)> progress;  ///< 0 to 1
+  bool weakened = false;                       ///< repeats_or() gave less than the proof's own
   [[nodiscard]] bool interrupted() const;      ///< a proof returns what it has
+  /// What was asked for, `least` at least, or the proof's own number where nothing was.
+  [[nodiscard]] int repeats_or(int own, int least = 1);
 };
 
 struct Proof {
@@ -56,8 +60,8 @@ struct Proof {
 // What proofs make their results of.
 [[nodiscard]] ProofResult unavailable(std::string reason);
 void add_check(ProofResult& result, std::string what, std::string expected, std::string measured, bool holds);
-/// The reason of a result that was measured on the host, since there is no GPU.
-[[nodiscard]] std::string on_host(const std::string& no_cuda_reason);
+/// Says of a result that it was measured on the host, since there is no GPU.
+void mark_on_host(ProofResult& result, const std::string& no_cuda_reason);
 /// A line that is shown and judged by nobody.
 void add_figure(ProofResult& result, std::string what, std::string measured);
 /// The outcome that the checks give, by the rule above; a proof without a single check that ran proves nothing.

@@ -126,10 +126,11 @@ class SelfTest {
                         fmt::format("{}, proof {} of {}", proof.name, done() + 1, chosen_.size()));
     };
     progress(0);
-    Context context{options_, devices_, no_cuda_reason_, options_.selftest_repeats, progress};
+    Context context{options_, devices_, no_cuda_reason_, options_.selftest_repeats, progress, false};
     const auto result = run_proof(proof, context);
     record_.append(entry_of(proof, result, seconds_since(begin)));
     outcomes_.push_back(result.outcome);
+    passed_on_host_ += result.outcome == Outcome::passed && result.on_host ? 1 : 0;
     console_.line(fmt::format("{}: {}", proof.name, proof.claim));
     if (!result.checks.empty()) static_cast<void>(console_.text(table(result.checks)));
     console_.line(verdict_line(proof, result) + "\n");
@@ -140,7 +141,11 @@ class SelfTest {
     for (const auto outcome : {Outcome::passed, Outcome::failed, Outcome::skipped, Outcome::unavailable})
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count(outcome), to_string(outcome));
     if (done() < chosen_.size()) text += fmt::format(", {} not run", chosen_.size() - done());
-    console_.line(fmt::format("{} proofs: {}", chosen_.size(), text));
+    console_.line(fmt::format("{} proof{}: {}", chosen_.size(), chosen_.size() == 1 ? "" : "s", text));
+    if (passed_on_host_ > 0)
+      console_.line(fmt::format("{} of those that passed ran on the host, with wide limits: they prove the program, not "
+                                "its figures on a GPU",
+                                passed_on_host_));
   }
 
   [[nodiscard]] std::size_t done() const { return outcomes_.size(); }
@@ -155,6 +160,7 @@ class SelfTest {
   Console& console_;
   RunRecord record_;
   std::vector<Outcome> outcomes_;
+  int passed_on_host_ = 0;
 };
 
 }  // namespace
@@ -192,13 +198,18 @@ ProofResult run_proof(const Proof& proof, Context& context) {
   } catch (const UnavailableError& error) {
     result = unavailable(error.what());
   } catch (const std::exception& error) {
-    result = {Outcome::failed, error.what(), {}, {}};
+    result = {};
+    result.outcome = Outcome::failed;
+    result.reason = error.what();
   }
   if (context.interrupted()) {
     result.outcome = Outcome::skipped;
     result.reason = "interrupted: what it has seen so far proves nothing";
     return result;
   }
+  if (context.weakened)
+    result.reason += fmt::format("{}repeated {} times, fewer than its own: weaker than it can be",
+                                 result.reason.empty() ? "" : "; ", context.repeats);
   conclude(result);
   return result;
 }

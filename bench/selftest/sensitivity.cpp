@@ -59,7 +59,7 @@ class Sensitivity {
         spins_{device_, variants()} {}
 
   ProofResult run() {
-    const int trials = context_.repeats > 0 ? context_.repeats : host_ ? default_host_trials : default_trials;
+    const int trials = context_.repeats_or(host_ ? default_host_trials : default_trials);
     Options options = context_.options;
     options.samples = samples;
     options.rounds = trials * rounds_a_trial;
@@ -82,7 +82,7 @@ class Sensitivity {
 
     ProofResult result;
     result.data = {{"device", host_ ? "host" : "cuda"}, {"trials", trials}, {"cells", Json::array()}};
-    if (host_) result.reason = on_host(context_.no_cuda_reason);
+    if (host_) mark_on_host(result, context_.no_cuda_reason);
     add_dropouts(result, experiment);
     if (experiment.interrupted) return result;
     for (std::size_t first = 0; first < plan.fixtures.size(); first += count) {
@@ -187,6 +187,7 @@ class Sensitivity {
       add_check(result, name + ": faster or slower", "none", of_trials(cell.claimed), has_trials && cell.claimed == 0);
     if (what.share == 0.01) {
       add_check(result, name + ": interval above 1", "95 % or more", of_trials(cell.caught), at_least(cell.caught));
+      add_figure(result, name + ": slower, by the default rule", of_trials(cell.slower));
       add_figure(result, name + ": slower, if 0.5 % were to count", of_trials(cell.slower_finer));
     }
     if (what.share >= 0.02)

@@ -85,7 +85,7 @@ using Compare = Comparison (*)(const StoredBenchmark&, const StoredBenchmark&, c
 class StatisticsCoverage {
  public:
   explicit StatisticsCoverage(Context& context)
-      : context_{context}, experiments_{context.repeats == 0 ? own_experiments : context.repeats} {}
+      : context_{context}, experiments_{context.repeats_or(own_experiments)} {}
 
   ProofResult run() {
     const std::vector<void (StatisticsCoverage::*)()> parts{

@@ -146,7 +146,7 @@ class Triangulation {
 
 ProofResult triangulation(Context& context) {
   if (!context.devices.cuda) return unavailable(context.no_cuda_reason);
-  return Triangulation{context, default_samples_a_path * std::max(context.repeats, 1)}.run();
+  return Triangulation{context, context.repeats_or(default_samples_a_path, 3)}.run();
 }
 
 }  // namespace mage::selftest

@@ -26,6 +26,7 @@ Json header() {
            {{"run_id", run_id},
             {"started_utc", "2026-01-02T03:04:05Z"},
             {"git_commit", "c0ffee"},
+            {"git_dirty", false},
             {"executable_sha256", "e0e0"},
             {"kernel_sources_sha256", "5050"}}},
           {"options", {{"filter", "."}, {"seed", 7}}},

@@ -135,7 +135,8 @@ Report decompose(const StoreContents& store, const Options& options) {
     for (const auto& [variant, modes] : variants) section.rows.push_back(row_of(modes));
     report.comparable += static_cast<int>(section.rows.size());
   }
-  report.closing = {fmt::format("{} rows", report.comparable)};
+  add_absences(report, store, nullptr, options);
+  report.closing.push_back(fmt::format("{} row{}", report.comparable, report.comparable == 1 ? "" : "s"));
   return report;
 }
 

@@ -204,9 +204,10 @@ Report rank(const StoreContents& store, const Options& options) {
       section.rows.push_back(row_of(ranked, place, options.comparison));
   }
   report.legend = boundaries(modes);
-  report.closing = {fmt::format("{} rankings; Holm's adjustment over {} rows, alpha {:g}, minimum effect {:g} %",
-                                ranking.size(), table.tests(), options.comparison.alpha,
-                                100 * options.comparison.min_effect)};
+  add_absences(report, store, nullptr, options);
+  report.closing.push_back(fmt::format(
+      "{} ranking{}; Holm's adjustment over {} rows, alpha {:g}, minimum effect {:g} %", ranking.size(),
+      ranking.size() == 1 ? "" : "s", table.tests(), options.comparison.alpha, 100 * options.comparison.min_effect));
   report.tail["holm_rows"] = table.tests();
   report.comparable = static_cast<int>(std::ranges::count_if(
       table.comparisons, [](const Comparison& comparison) { return comparison.word != Word::not_comparable; }));

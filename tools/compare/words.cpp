@@ -102,8 +102,9 @@ std::string describe(const StoreContents& store) {
                                               : fmt::format("{}, driver {}, runtime {}", store.gpu_name,
                                                             store.driver.empty() ? "unknown" : store.driver,
                                                             store.runtime.empty() ? "unknown" : store.runtime);
-  return fmt::format("{}: run {} of {}, commit {}, {}{}", store.path, store.run_id.substr(0, 8), store.started_utc,
-                     store.git_commit.empty() ? "unknown" : store.git_commit.substr(0, 12), machine,
+  const auto commit = store.git_commit.empty() ? std::string{"unknown"} : store.git_commit.substr(0, 12);
+  return fmt::format("{}: run {} of {}, commit {}{}, {}{}", store.path, store.run_id.substr(0, 8), store.started_utc,
+                     commit, store.git_dirty == true ? " with changes" : "", machine,
                      store.complete ? "" : "; INCOMPLETE: the run did not come to its end");
 }
 
@@ -115,6 +116,7 @@ Json fields_of(const StoreContents& store) {
   fields["started_utc"] = text(store.started_utc);
   fields["complete"] = store.complete;
   fields["git_commit"] = text(store.git_commit);
+  fields["git_dirty"] = store.git_dirty ? Json(*store.git_dirty) : Json(nullptr);
   fields["executable_sha256"] = text(store.executable_sha256);
   fields["kernel_sources_sha256"] = text(store.kernel_sources_sha256);
   fields["gpu_name"] = text(store.gpu_name);
