@@ -101,7 +101,7 @@ void Console::table(const std::string& title, const std::vector<Json>& aggregate
   text += fmt::format("{:<{}} {:>10} {:>22} {:>8} {:>8} {:>8}{}  {}\n", "benchmark", width, "median us",
                       "95 % interval", "floor", "GB/s", "TFLOP/s", column("ceiling %"), "flags");
   const auto remarks = [&](const Json& row) {
-    const auto flags = paint(join(row.at("flags")), "33");
+    auto flags = paint(join(row.at("flags")), "33");
     const auto runs = row.find("picked");
     if (runs == row.end()) return flags;
     return fmt::format("{}{}runs {}", flags, flags.empty() ? "" : " ", runs->get<std::string>());

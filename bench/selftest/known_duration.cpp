@@ -38,6 +38,7 @@ struct Series {
   /// What the span holds beside the duration: the Hodges-Lehmann estimate, for which no single phase decides.
   [[nodiscard]] double beside_us() const {
     std::vector<double> differences;
+    differences.reserve(span_us.size());
     for (std::size_t i = 0; i < span_us.size(); ++i) differences.push_back(span_us[i] - stamped_us[i]);
     return statistics::hodges_lehmann(differences);
   }

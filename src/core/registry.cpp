@@ -121,6 +121,7 @@ const Family* find_family(std::string_view name) {
 }
 
 const VariantInfo& picked(const VariantInfo& variant, const AnyProblem& problem) {
+  // NOLINTNEXTLINE(bugprone-return-const-ref-from-parameter): variants live as long as the registry
   if (variant.skipped || variant.erased.picks == nullptr) return variant;
   const char* name = variant.erased.call_picks(variant.erased.picks, problem.value.get());
   const auto* family = find_family(variant.family);
