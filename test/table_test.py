@@ -108,6 +108,15 @@ class OtherTables(unittest.TestCase):
     def test_what_other_timers_say(self):
         self.assertIn("| do_bench | 3.25 |", self.page("peers", "p.json figures"))
 
+    def test_hardware_counters(self):
+        samples = {name: [1.0, 2.0, 9.0] for group in table.ncu_check.GROUPS for name in group}
+        reading = {"name": "f/v/8x8/event", "kernels": 1, "passes": None, "samples": samples}
+        check = {"what": "w", "expected": "< 1", "measured": "2", "holds": False}
+        (self.root / "n.json").write_text(json.dumps({"benchmarks": [reading], "checks": [check]}))
+        page = self.page("ncu", "n.json")
+        self.assertIn("| f/v/8x8/event | 3 | 1 | 2.000 | 2.0 | 0.00 | 0.00 | 0.00 |\n", page)
+        self.assertIn("| w | < 1 | 2 | FAILED |\n<!-- end ncu -->", page)
+
     def test_what_is_not_there_is_an_error(self):
         for kind, spec in (
             ("selftest", "s.json none"),
@@ -116,6 +125,7 @@ class OtherTables(unittest.TestCase):
             ("peers", "p.json other"),
             ("peers", "none.json figures"),
             ("agreement", "s.json"),
+            ("ncu", "s.json"),
         ):
             with self.subTest(spec), self.assertRaises(table.TableError):
                 self.page(kind, spec)

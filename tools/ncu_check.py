@@ -91,6 +91,7 @@ class Reading:
     kernels: int = 0  # an operation
     passes: int = 0
     samples: dict[str, list[float]] = field(default_factory=dict)
+    store: dict = field(default_factory=dict)  # of its last run
 
     def median(self, metric: str) -> float:
         return statistics.median(self.samples[metric])
@@ -240,16 +241,24 @@ def run(arguments: list[str], folder: Path) -> str:
     return "\n".join((text, output, done.stderr.decode(errors="replace")))
 
 
-def counted(timed: list[list[Launch]], store: Path) -> list[list[Launch]]:
+def counted(timed: list[list[Launch]], store: dict) -> list[list[Launch]]:
     """Without the sample that the round poisoned and checked: what it found in L2 is not what the others find."""
     try:
-        audited = json.loads(store.read_text())["benchmarks"][0]["mage"]["checked_sample"]
-    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        audited = store["benchmarks"][0]["mage"]["checked_sample"]
+    except (KeyError, IndexError, TypeError) as error:
         raise NcuError(f"the run's store cannot be read: {error!r}") from error
     kept = [sample for i, sample in enumerate(timed) if i != audited]
     if not kept:
         raise NcuError("no counted sample was profiled")
     return kept
+
+
+def origin(ncu: str, store: dict) -> dict:
+    """Where the counters come from: the run's own provenance and device, and ncu's version."""
+    done = subprocess.run([ncu, "--version"], capture_output=True, text=True, check=False)
+    version = next((word for word in done.stdout.split() if word[:1].isdigit() and "." in word), None)
+    mage = store.get("mage", {})
+    return {"provenance": mage.get("provenance"), "device": mage.get("device"), "ncu": version}
 
 
 def measure(ncu: str, bench: Path, name: str, samples: int) -> Reading:
@@ -259,8 +268,9 @@ def measure(ncu: str, bench: Path, name: str, samples: int) -> Reading:
             folder = Path(holder)
             try:
                 report = parse(run(command(ncu, bench, name, metrics, samples, folder), folder), metrics)
-                timed = counted(between_stamps(report.launches, parts(name)[3]), folder / "store.json")
-            except NcuError as error:
+                reading.store = json.loads((folder / "store.json").read_text())
+                timed = counted(between_stamps(report.launches, parts(name)[3]), reading.store)
+            except (NcuError, OSError, ValueError) as error:
                 raise NcuError(f"{name}: {error}") from None
         reading.kernels = len(timed[0])
         reading.passes = max(reading.passes, report.passes)
@@ -320,7 +330,7 @@ def aligned(rows: list[list[str]]) -> str:
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
 
 
-def table(readings: list[Reading]) -> str:
+def table_rows(readings: list[Reading]) -> list[list[str]]:
     rows = [["benchmark", "samples", "kernels", "gpu time us", "L2 hit %", "L2 read MB", "DRAM read MB", "written MB"]]
     for reading in readings:
         rows.append(
@@ -335,21 +345,28 @@ def table(readings: list[Reading]) -> str:
                 f"{reading.median(DRAM_WRITTEN) / 1e6:.2f}",
             ]
         )
-    return aligned(rows)
+    return rows
 
 
-def check_table(found: list[Check]) -> str:
+def check_rows(found: list[Check]) -> list[list[str]]:
     rows = [["check", "expected", "measured", ""]]
-    rows += [[check.what, check.expected, check.measured, "ok" if check.holds else "FAILED"] for check in found]
-    return aligned(rows)
+    return rows + [[check.what, check.expected, check.measured, "ok" if check.holds else "FAILED"] for check in found]
 
 
-def as_json(readings: list[Reading], found: list[Check]) -> str:
+def from_json(stored: dict) -> tuple[list[Reading], list[Check]]:
+    """What as_json() wrote."""
+    readings = [Reading(b["name"], b["kernels"], b["passes"] or 0, b["samples"]) for b in stored["benchmarks"]]
+    return readings, [Check(**check) for check in stored["checks"]]
+
+
+def as_json(readings: list[Reading], found: list[Check], origin: dict) -> str:
     return json.dumps(
         {
             "schema": "mage_bench/ncu_check/1",
+            "origin": origin,
             "benchmarks": [
-                {"name": r.name, "kernels": r.kernels, "passes": r.passes, "samples": r.samples} for r in readings
+                {"name": r.name, "kernels": r.kernels, "passes": r.passes or None, "samples": r.samples}
+                for r in readings
             ],
             "checks": [vars(check) for check in found],
         },
@@ -393,11 +410,11 @@ def main(argv: list[str]) -> int:
         print(f"ncu_check: {error}", file=sys.stderr)
         return 1
     found = checks(readings, store, options.tolerance)
-    print(table(readings))
+    print(aligned(table_rows(readings)))
     if found:
-        print("\n" + check_table(found))
+        print("\n" + aligned(check_rows(found)))
     if options.out:
-        options.out.write_text(as_json(readings, found) + "\n")
+        options.out.write_text(as_json(readings, found, origin(options.ncu, readings[-1].store)) + "\n")
     return 0 if all(check.holds for check in found) else 1
 
 

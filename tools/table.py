@@ -16,6 +16,7 @@ In the same way, each with its own end mark:
     <!-- agreement A B -->                  how two stores agree, by tools/agreement.py
     <!-- selftest STORE PROOF [REGEX] -->   the checks of a proof of the self-test, or those that match
     <!-- peers FILE figures|telling -->     what other timers say, by tools/peer_timers.py
+    <!-- ncu FILE -->                       hardware counters, by tools/ncu_check.py
 
     tools/table.py README.md docs/*.md      rewrite the tables
     tools/table.py --check README.md        exit 1 where a table is not what its store says
@@ -28,6 +29,7 @@ import sys
 from pathlib import Path
 
 import agreement
+import ncu_check
 import peer_timers
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -173,7 +175,28 @@ def render_peers(spec: str, root: Path) -> str:
         raise TableError(f"{path}: no table '{which}' of tools/peer_timers.py: {error!r}") from error
 
 
-RENDERERS = {"table": render, "agreement": render_agreement, "selftest": render_selftest, "peers": render_peers}
+def render_ncu(spec: str, root: Path) -> str:
+    (path,) = words(spec, 1, "ncu")
+    try:
+        readings, found = ncu_check.from_json(json.loads((root / path).read_text()))
+        tables = [ncu_check.table_rows(readings), ncu_check.check_rows(found)]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TableError(f"{path}: not written by tools/ncu_check.py: {error!r}") from error
+    return "\n".join("\n".join(markdown(rows)) + "\n" for rows in tables if len(rows) > 1)
+
+
+def markdown(rows: list[list[str]]) -> list[str]:
+    lines = [f"| {' | '.join(cells)} |" for cells in rows]
+    return [lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]]
+
+
+RENDERERS = {
+    "table": render,
+    "agreement": render_agreement,
+    "selftest": render_selftest,
+    "peers": render_peers,
+    "ncu": render_ncu,
+}
 BLOCK = re.compile(
     rf"<!-- (?P<kind>{'|'.join(RENDERERS)}) (?P<spec>[^>]*?) -->\n(?P<body>.*?)<!-- end (?P=kind) -->", re.DOTALL
 )
