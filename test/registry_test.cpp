@@ -149,6 +149,32 @@ TEST(Registry, AVariantsFileNamesNoOtherVariantInItsCode) {
       }
 }
 
+/// A variant of family copy, known to this test alone, that picks what `call` names for every problem.
+VariantInfo picking(const char* (*call)(detail::ErasedFunction, const void*)) {
+  VariantInfo variant;
+  variant.family = "copy";
+  variant.name = "picking";
+  variant.erased.picks = [] {};
+  variant.erased.call_picks = call;
+  return variant;
+}
+
+TEST(Registry, WhatIsPickedRunsInThePlaceOfWhatPicks) {
+  const auto* copy = find_family("copy");
+  const auto problem = copy->bench_problems().front();
+  const auto variant = picking([](detail::ErasedFunction, const void*) { return "cpu_v00_memcpy"; });
+  EXPECT_EQ(&picked(variant, problem), copy->find_variant("cpu_v00_memcpy"));
+  EXPECT_TRUE(accepts(variant, problem));
+  EXPECT_EQ(&picked(*copy->find_variant("reference"), problem), copy->find_variant("reference"));
+}
+
+TEST(Registry, PickingWhatIsNotThereIsAnError) {
+  const auto problem = find_family("copy")->bench_problems().front();
+  const auto variant = picking([](detail::ErasedFunction, const void*) { return "v99_gone"; });
+  EXPECT_THROW(static_cast<void>(picked(variant, problem)), std::logic_error);
+  EXPECT_THROW(static_cast<void>(accepts(variant, problem)), std::logic_error);
+}
+
 TEST(Registry, EveryVariantSaysWhatItIs) {
   for (const auto* family : families())
     for (const auto& variant : family->variants()) {
