@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The registry's launches behind a C interface, so that other timers can call the very operation that mage_bench times,
-// on pointers of their own. Built as libmage_launch.so on demand: cmake --build build/gpu --target mage_launch.
+// on pointers of their own; and the device's side of mage_bench's protocol, so that other operations can be timed by
+// it. Built as libmage_launch.so on demand: cmake --build build/gpu --target mage_launch.
 #include <cuda_runtime_api.h>
 
 #include <exception>
@@ -9,18 +10,38 @@
 #include <string>
 #include <vector>
 
+#include "mage_bench/cuda.hpp"
+#include "mage_bench/device.hpp"
 #include "mage_bench/registry.hpp"
 
 namespace {
 
 thread_local std::string error_text;
 
+/// 0, or 1 where the body threw.
+template <class Body>
+int guarded(const char* function, Body&& body) {
+  try {
+    body();
+    return 0;
+  } catch (const std::exception& error) {
+    error_text = std::string{function} + ": " + error.what();
+    return 1;
+  }
+}
+
 struct Opened {
   mage::AnyArgs args;  // lives as long as the launch that may point into it
   mage::Launch launch;
 };
 
-std::unique_ptr<Opened> open(const std::string& benchmark, const std::vector<void*>& pointers) {
+struct Named {
+  const mage::Family* family;
+  const mage::VariantInfo* variant;
+  mage::AnyProblem problem;
+};
+
+Named find(const std::string& benchmark) {
   const auto first = benchmark.find('/');
   const auto second = benchmark.find('/', first == std::string::npos ? first : first + 1);
   if (second == std::string::npos) throw std::invalid_argument{"'" + benchmark + "' is not family/variant/problem"};
@@ -32,14 +53,73 @@ std::unique_ptr<Opened> open(const std::string& benchmark, const std::vector<voi
   const auto problem = family->parse(benchmark.substr(second + 1));
   if (!problem) throw std::invalid_argument{"'" + benchmark.substr(second + 1) + "' is no problem of the family"};
   if (!mage::accepts(*variant, *problem)) throw std::invalid_argument{"the variant does not accept this problem"};
-  const auto operands = family->operands(*problem);
+  return {family, variant, *problem};
+}
+
+std::unique_ptr<Opened> open(const std::string& benchmark, const std::vector<void*>& pointers) {
+  const auto [family, variant, problem] = find(benchmark);
+  const auto operands = family->operands(problem);
   if (operands.size() != pointers.size())
     throw std::invalid_argument{"the problem has " + std::to_string(operands.size()) + " operands, " +
                                 std::to_string(pointers.size()) + " pointers were given"};
-  auto args = family->bind(*problem, mage::Pointers{pointers});
-  auto launch = mage::prepare(*variant, *problem, args);
+  auto args = family->bind(problem, mage::Pointers{pointers});
+  auto launch = mage::prepare(*variant, problem, args);
   return std::make_unique<Opened>(Opened{std::move(args), std::move(launch)});
 }
+
+std::string operands_of(const std::string& benchmark) {
+  const auto [family, variant, problem] = find(benchmark);
+  std::string text;
+  for (const auto& operand : family->operands(problem))
+    text += (text.empty() ? "" : " ") + std::string{operand.name} +
+            (operand.role == mage::Role::in ? ":in:" : ":out:") + std::to_string(operand.rows * operand.cols);
+  return text;
+}
+
+/// The device that spans are taken on; one a process.
+std::unique_ptr<mage::Device> timing_device;
+
+mage::Device& timer() {
+  if (!timing_device) throw std::logic_error{"call mage_timer_open first"};
+  return *timing_device;
+}
+
+cudaStream_t timer_stream() {
+  cudaStream_t stream{};
+  mage::Launch look = [&stream](mage::StreamHandle handle) { stream = mage::cuda_stream(handle); };
+  timer().submit(look);
+  return stream;
+}
+
+/// Instances of a graph that somebody else captured and keeps.
+class TimedGraph {
+ public:
+  explicit TimedGraph(cudaGraph_t graph) : graph_{graph} {
+    std::size_t count = 0;
+    mage::check(cudaGraphGetNodes(graph_, nullptr, &count), "cudaGraphGetNodes");
+    std::vector<cudaGraphNode_t> nodes(count);
+    mage::check(cudaGraphGetNodes(graph_, nodes.data(), &count), "cudaGraphGetNodes");
+    for (auto* node : nodes) {
+      cudaGraphNodeType type{};
+      mage::check(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
+      (type == cudaGraphNodeTypeKernel ? kernel_nodes : other_nodes) += 1;
+    }
+  }
+  void renew() {
+    timer().synchronize();
+    mage::CudaGraphExec fresh;  // made before the old one goes, which would hand on its place
+    mage::check(cudaGraphInstantiate(fresh.put(), graph_, 0), "cudaGraphInstantiate");
+    mage::check(cudaGraphUpload(fresh.get(), timer_stream()), "cudaGraphUpload");
+    instance_ = std::move(fresh);
+  }
+  void replay() { mage::check(cudaGraphLaunch(instance_.get(), timer_stream()), "cudaGraphLaunch"); }
+
+  int kernel_nodes = 0, other_nodes = 0;
+
+ private:
+  cudaGraph_t graph_;
+  mage::CudaGraphExec instance_;
+};
 
 }  // namespace
 
@@ -51,23 +131,15 @@ const char* mage_launch_error() { return error_text.c_str(); }
 /// An operation "family/variant/problem" on `count` device pointers, one an operand in the contract's order (inputs,
 /// outputs; contiguous, 16-byte aligned). Null on failure. The handle is released by mage_launch_close.
 void* mage_launch_open(const char* benchmark, void* const* pointers, int count) {
-  try {
-    return open(benchmark, std::vector<void*>(pointers, pointers + count)).release();
-  } catch (const std::exception& error) {
-    error_text = std::string{"mage_launch_open: "} + error.what();
-    return nullptr;
-  }
+  Opened* opened = nullptr;
+  guarded("mage_launch_open",
+          [&] { opened = open(benchmark, std::vector<void*>(pointers, pointers + count)).release(); });
+  return opened;
 }
 
 /// Enqueues the operation on `stream`, a cudaStream_t. 0, or 1 where it threw.
 int mage_launch_run(void* handle, void* stream) {
-  try {
-    static_cast<Opened*>(handle)->launch(mage::StreamHandle{stream});
-    return 0;
-  } catch (const std::exception& error) {
-    error_text = std::string{"mage_launch_run: "} + error.what();
-    return 1;
-  }
+  return guarded("mage_launch_run", [&] { static_cast<Opened*>(handle)->launch(mage::StreamHandle{stream}); });
 }
 
 /// Waits for `stream`. 0, or 1 where a launch or what it ran failed: a failing launch must not pass for a fast one.
@@ -80,4 +152,88 @@ int mage_launch_check(void* stream) {
 }
 
 void mage_launch_close(void* handle) { delete static_cast<Opened*>(handle); }
+
+/// The operands of "family/variant/problem" in the order of mage_launch_open's pointers, as NAME:in:ELEMENTS or
+/// NAME:out:ELEMENTS with spaces between. Null on failure; good until this thread's next call.
+const char* mage_launch_operands(const char* benchmark) {
+  thread_local std::string text;
+  return guarded("mage_launch_operands", [&] { text = operands_of(benchmark); }) == 0 ? text.c_str() : nullptr;
+}
+
+// The timer: what mage_bench's samplers ask of their device. Each returns 0, or 1 where it failed.
+
+/// Once, before all others of mage_timer_*. `peak_gbytes_per_s` is the memory's, 0 where unknown.
+int mage_timer_open(int device, double* peak_gbytes_per_s) {
+  return guarded("mage_timer_open", [&] {
+    if (!timing_device) timing_device = mage::make_cuda_device(device);
+    *peak_gbytes_per_s = timing_device->info().peak_gbytes_per_s;
+  });
+}
+
+/// Goes on on the stream of this round, without any persisting carve-out of L2. `stream` is a cudaStream_t.
+int mage_timer_round(int round, int* index, void** stream) {
+  return guarded("mage_timer_round", [&] {
+    *index = timer().change_stream(round);
+    timer().reset_persisting_l2();
+    *stream = timer_stream();
+  });
+}
+
+/// Begins a span behind a delay, and where `cold` is set behind the sweep that leaves L2 cold and clean.
+int mage_timer_begin(double delay_us, int cold) {
+  return guarded("mage_timer_begin", [&] {
+    timer().delay(delay_us);
+    if (cold != 0) timer().flush_l2();
+    timer().record(mage::Stamp::begin);
+  });
+}
+
+/// Ends the span and waits. `held` is 0 where the device did not wait for all of it to be enqueued.
+int mage_timer_end(double* span_us, int* held) {
+  return guarded("mage_timer_end", [&] {
+    timer().record(mage::Stamp::end);
+    *held = timer().reached(mage::Stamp::begin) ? 0 : 1;
+    timer().synchronize();
+    *span_us = timer().elapsed_us();
+  });
+}
+
+/// Enqueues an empty kernel: what stands for nothing in a floor.
+int mage_timer_empty() {
+  return guarded("mage_timer_empty", [] {
+    auto empty = timer().empty_launch();
+    timer().submit(empty);
+  });
+}
+
+/// The SM clock by a short spin; 0 where it is not known.
+int mage_timer_clock(double* sm_mhz) {
+  return guarded("mage_timer_clock", [&] {
+    const auto probe = timer().probe_clock();
+    *sm_mhz = probe ? probe->sm_mhz : 0;
+  });
+}
+
+/// A cudaGraph_t that stays the caller's and must outlive the handle; renew it before the first replay. Null on
+/// failure.
+void* mage_timer_graph(void* graph, int* kernel_nodes, int* other_nodes) {
+  TimedGraph* opened = nullptr;
+  guarded("mage_timer_graph", [&] {
+    opened = new TimedGraph{static_cast<cudaGraph_t>(graph)};
+    *kernel_nodes = opened->kernel_nodes;
+    *other_nodes = opened->other_nodes;
+  });
+  return opened;
+}
+
+/// Instantiates it anew, as every round does.
+int mage_timer_graph_renew(void* graph) {
+  return guarded("mage_timer_graph_renew", [&] { static_cast<TimedGraph*>(graph)->renew(); });
+}
+
+int mage_timer_graph_replay(void* graph) {
+  return guarded("mage_timer_graph_replay", [&] { static_cast<TimedGraph*>(graph)->replay(); });
+}
+
+void mage_timer_graph_close(void* graph) { delete static_cast<TimedGraph*>(graph); }
 }
