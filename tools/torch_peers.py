@@ -68,6 +68,7 @@ def parse_arguments():
     parser.add_argument("--seed", type=count, default=1, help="of the inputs and the order [%(default)s]")
     parser.add_argument("--bench", type=Path, default=ROOT / "build/gpu/mage_bench")
     parser.add_argument("--library", type=Path, default=ROOT / "build/gpu/libmage_launch.so")
+    parser.add_argument("--compile_cache", type=Path, help="folder in which torch.compile keeps what it made [none kept]")
     parser.add_argument("--dry_run", action="store_true", help="print what would be measured, and exit; needs no GPU")
     return parser.parse_args()
 
@@ -207,9 +208,10 @@ def main() -> int:
         if reason := why_no_gpu():
             print(f"torch_peers.py: {reason}", file=sys.stderr)
             return 3
-        with tempfile.TemporaryDirectory(prefix="torch_peers_", ignore_cleanup_errors=True) as cache:
-            os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
-            os.environ["TRITON_CACHE_DIR"] = str(Path(cache) / "triton")
+        with tempfile.TemporaryDirectory(prefix="torch_peers_", ignore_cleanup_errors=True) as temporary:
+            cache = arguments.compile_cache.resolve() if arguments.compile_cache else Path(temporary)
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
+            os.environ["TRITON_CACHE_DIR"] = str(cache / "triton")
             return measure(arguments, listed, planned, unsupported, balanced, plan)
     except UsageError as error:
         print(f"torch_peers.py: {error}", file=sys.stderr)
