@@ -15,12 +15,16 @@
 #include "mage_bench/case.hpp"
 #include "mage_bench/random.hpp"
 #include "mage_bench/registry.hpp"
+#include "test/support/reference.hpp"
 
 namespace mage {
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+using test::accepted;
+using test::infinity;
+using test::nan;
+using test::Point;
+using test::sqrt_half;
 
 /// What the oracle of gelu expects of a row of x under a row of bias.
 ExpectedTensor gelu_of(std::vector<float> x, std::vector<float> bias) {
@@ -31,15 +35,6 @@ ExpectedTensor gelu_of(std::vector<float> x, std::vector<float> bias) {
   return expected.at(0);
 }
 
-bool accepted(const std::vector<float>& y, const ExpectedTensor& expected) {
-  const Operand operand{.name = "y", .role = Role::out, .rows = 1, .cols = static_cast<int64>(y.size())};
-  return compare(operand, y.data(), expected, 0x7FABCDEFU).ok;
-}
-
-struct Point {
-  float x, bias;
-  double y;
-};
 // y is t * erfc(-t / sqrt(2)) / 2 by mpmath 1.4 at 50 digits, with t = x + bias exact, rounded to double.
 constexpr std::array points{
     Point{0x1p+0F, 0, 0x1.aec4bd120d37dp-1},
@@ -155,7 +150,6 @@ bool passes(const Formula& formula) {
   return accepted(y, gelu_of(x, bias));
 }
 
-constexpr float sqrt_half = 0x1.6a09e6p-1F;
 
 TEST(Reference, GeluBoundAcceptsFp32Formulas) {
   EXPECT_TRUE(passes([](float x, float bias) {

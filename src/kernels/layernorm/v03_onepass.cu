@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// v03_onepass: variance as E[x^2] - mean^2, from one exchange of two sums. Parent v02_block: half the barriers, and the
+// usual way to save them. A counter-example: where |mean| >> sigma the two terms cancel and nothing is left of the
+// variance (of 1e4 and 1, FP32 keeps the square 1e8 to within 4).
+#include "kernels/layernorm/reductions.cuh"
+
+namespace mage::layernorm {
+
+struct V03Sums {
+  float sum, square;
+};
+
+/// As block_sum, of two values behind one barrier.
+template <int Warps>
+__device__ inline V03Sums v03_block_sums(float sum, float square, float* sums, float* squares) {
+  sum = lane_sum(sum);
+  square = lane_sum(square);
+  if constexpr (Warps > 1) {
+    const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
+    const int warps = static_cast<int>(blockDim.x / 32);
+    if (lane == 0) {
+      sums[warp] = sum;
+      squares[warp] = square;
+    }
+    __syncthreads();
+    sum = lane_sum(lane < warps ? sums[lane] : 0);
+    square = lane_sum(lane < warps ? squares[lane] : 0);
+  }
+  return {sum, square};
+}
+
+/// A block a row. Vectors: 16-byte vectors a thread; Warps: the most of a block.
+template <int Vectors, int Warps>
+__global__ void __launch_bounds__(32 * Warps)
+    layernorm_v03_onepass(const float4* __restrict__ x, const float4* __restrict__ gamma,
+                          const float4* __restrict__ beta, float4* __restrict__ y, float* __restrict__ mean,
+                          float* __restrict__ rstd, int row_vectors, float inverse_cols) {
+  __shared__ alignas(16) float sums[Warps], squares[Warps];
+  const int64 row = blockIdx.x;
+  x += row * row_vectors;
+  y += row * row_vectors;
+
+  constexpr bool early = Vectors <= 2;  // there are registers to load gamma and beta while the sums are on their way
+  float4 v[Vectors], g[Vectors], b[Vectors];
+  float sum = 0, square = 0;
+#pragma unroll
+  for (int k = 0; k < Vectors; ++k) {
+    const auto i = static_cast<int>(threadIdx.x + k * blockDim.x);
+    v[k] = i < row_vectors ? x[i] : float4{};
+  }
+#pragma unroll
+  for (int k = 0; early && k < Vectors; ++k) {
+    const auto i = static_cast<int>(threadIdx.x + k * blockDim.x);
+    g[k] = i < row_vectors ? load_now(gamma + i) : float4{};
+    b[k] = i < row_vectors ? load_now(beta + i) : float4{};
+  }
+#pragma unroll
+  for (int k = 0; k < Vectors; ++k) sum += sum_of(v[k]);
+#pragma unroll
+  for (int k = 0; k < Vectors; ++k) {
+    square += fmaf(v[k].x, v[k].x, v[k].y * v[k].y) + fmaf(v[k].z, v[k].z, v[k].w * v[k].w);
+  }
+  const auto [total, total_square] = v03_block_sums<Warps>(sum, square, sums, squares);
+  const float m = total * inverse_cols;
+  const float r = rsqrtf(fmaxf(fmaf(total_square, inverse_cols, -m * m), 0) + epsilon);
+#pragma unroll
+  for (int k = 0; k < Vectors; ++k) centre(v[k], m);
+#pragma unroll
+  for (int k = 0; k < Vectors; ++k) {
+    const auto i = static_cast<int>(threadIdx.x + k * blockDim.x);
+    if (i < row_vectors) y[i] = affine(v[k], r, early ? g[k] : gamma[i], early ? b[k] : beta[i]);
+  }
+  if (threadIdx.x == 0) {
+    mean[row] = m;
+    rstd[row] = r;
+  }
+}
+
+}  // namespace mage::layernorm
+
+#if MAGE_HOST
+#include "kernels/layernorm/layernorm.hpp"
+
+namespace mage::layernorm {
+namespace {
+
+constexpr int64 ceil_div(int64 a, int64 b) { return (a + b - 1) / b; }
+
+template <int Vectors, int Warps>
+Launch launch(const Problem& p, const Args& a) {
+  const auto* x = reinterpret_cast<const float4*>(a.x);
+  const auto* gamma = reinterpret_cast<const float4*>(a.gamma);
+  const auto* beta = reinterpret_cast<const float4*>(a.beta);
+  auto* y = reinterpret_cast<float4*>(a.y);
+  const auto grid = static_cast<unsigned>(p.rows);
+  const auto row_vectors = static_cast<int>(p.cols / 4);
+  const float inverse_cols = 1 / static_cast<float>(p.cols);
+  const auto threads = static_cast<unsigned>(32 * ceil_div(ceil_div(row_vectors, Vectors), 32));
+  return [=, mean = a.mean, rstd = a.rstd](StreamHandle stream) {
+    layernorm_v03_onepass<Vectors, Warps>
+        <<<grid, threads, 0, cuda_stream(stream)>>>(x, gamma, beta, y, mean, rstd, row_vectors, inverse_cols);
+  };
+}
+
+/// The smallest class of blocks that holds a row.
+template <int Vectors>
+Launch launch(const Problem& p, const Args& a) {
+  const int64 threads = ceil_div(p.cols / 4, Vectors);
+  if (threads <= 32) return launch<Vectors, 1>(p, a);
+  if (threads <= 256) return launch<Vectors, 8>(p, a);
+  return launch<Vectors, 32>(p, a);
+}
+
+Launch prepare(const Problem& p, const Args& a) {
+  const int64 vectors = p.cols / 4;
+  // Few rows: a thread a vector, so that each row takes as short as it can. Else the bytes in flight count.
+  const bool few = p.rows <= 2 * 132;
+  if (vectors <= (few ? 1024 : 32)) return launch<1>(p, a);
+  if (vectors <= (few ? 2048 : 64)) return launch<2>(p, a);
+  if (vectors <= (few ? 4096 : 2048)) return launch<4>(p, a);
+  return launch<8>(p, a);
+}
+
+[[maybe_unused]] const Register<Layernorm> registered{{
+    .parent = "v02_block",
+    .note = "variance as E[x^2] - mean^2: one exchange between warps instead of two",
+    .min_cc = 80,
+    .counter_example = "E[x^2] - mean^2 cancels where |mean| >> sigma: rows shifted by 1e4 lose their variance",
+    .accepts =
+        [](const Problem& p) {
+          return p.cols % 4 == 0 && p.offset % 4 == 0 && p.cols <= 32768 && p.rows <= 0x7fffffff;
+        },
+    .prepare = prepare,
+}};
+
+}  // namespace
+}  // namespace mage::layernorm
+#endif
