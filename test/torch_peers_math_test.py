@@ -122,7 +122,7 @@ class WholeRun(unittest.TestCase):
         problem = store.choose_problems(LISTED, ["gelu"], "^64x1024$")[0]
         steps = timer.steps_of(len(variants), list(modes), 4, "1")
         fixtures = [store.name_of(problem, variant, mode) for variant in variants for mode in modes]
-        arguments = types.SimpleNamespace(modes=list(modes), seed=1, event_samples=3, graph_samples=2)
+        arguments = types.SimpleNamespace(modes=list(modes), seed=1, fence=128, event_samples=3, graph_samples=2)
         clock = MadeUpTimer(timer.Library(LIBRARY))
         journal = store.Journal(BENCH, Path(folder.name) / "run.json")
         probe = store.probe_run(BENCH, "copy/reference/64x1024/host")
@@ -171,7 +171,7 @@ class WholeRun(unittest.TestCase):
 
         def build(session, variant):
             if variant.library_variant:
-                return measure.OurOperation(session.clock, session.problem, variant, session.inputs, "cpu")
+                return measure.OurOperation(session.clock, session.problem, variant, session.inputs, "cpu", 128)
             remembered.append(families.FAMILIES["gelu"].eager(*session.inputs.values())[0].clone())
             return measure.TorchOperation(lambda *_: (remembered[0].clone(),), session.inputs)
 

@@ -45,6 +45,12 @@ def count(text: str) -> int:
     return int(text)
 
 
+def multiple_of_four(text: str) -> int:
+    if not re.fullmatch(r"\d{1,7}", text) or int(text) % 4:
+        raise argparse.ArgumentTypeError(f"'{text}' is no multiple of 4: operands are aligned to 16 bytes")
+    return int(text)
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
@@ -68,6 +74,9 @@ def parse_arguments():
     parser.add_argument("--seed", type=count, default=1, help="of the inputs and the order [%(default)s]")
     parser.add_argument("--bench", type=Path, default=ROOT / "build/gpu/mage_bench")
     parser.add_argument("--library", type=Path, default=ROOT / "build/gpu/libmage_launch.so")
+    parser.add_argument(
+        "--fence", type=multiple_of_four, default=families.FENCE, help="elements around an operand [%(default)s]"
+    )
     parser.add_argument("--compile_cache", type=Path, help="folder in which torch.compile keeps what it made [none kept]")
     parser.add_argument("--dry_run", action="store_true", help="print what would be measured, and exit; needs no GPU")
     return parser.parse_args()
@@ -113,6 +122,7 @@ def options_of(arguments, balanced: bool) -> dict:
         "seed": arguments.seed,
         "device": 0,
         "balanced": balanced,
+        "fence": arguments.fence,
     }
 
 

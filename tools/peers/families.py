@@ -20,6 +20,7 @@ except (ImportError, OSError) as error:  # OSError: a library that it needs is n
 U = 2.0**-24
 TINY = 2.0**-149  # FP32's step at 0, which no bound can go below
 EPS = 1e-5
+FENCE = 128  # elements before and behind an operand, as src/core/case.cpp has them
 SQRT_HALF = math.sqrt(0.5)
 
 
@@ -184,10 +185,17 @@ def shape_of(kind: str, rows: int, cols: int) -> tuple[int, ...]:
     return {"matrix": (rows, cols), "row": (cols,), "column": (rows, 1)}[kind]
 
 
-def make_inputs(family: Family, rows: int, cols: int, seed: int, device: str) -> dict:
+def fenced(shape: tuple[int, ...], device: str, fence: int):
+    """Memory placed as mage_bench places an operand: between two fences of so many elements. A tensor by itself ends
+    where the next begins, so that neighbours of 2^k bytes lie 2^k bytes apart."""
+    elements = math.prod(shape)
+    return torch.empty(elements + 2 * fence, device=device)[fence : fence + elements].view(shape)
+
+
+def make_inputs(family: Family, rows: int, cols: int, seed: int, device: str, fence: int = FENCE) -> dict:
     generator = torch.Generator(device=device).manual_seed(seed)
     inputs = {
-        name: torch.randn(shape_of(kind, rows, cols), device=device, generator=generator)
+        name: fenced(shape_of(kind, rows, cols), device, fence).normal_(generator=generator)
         for name, kind in family.inputs.items()
     }
     if family.derive:
@@ -195,9 +203,10 @@ def make_inputs(family: Family, rows: int, cols: int, seed: int, device: str) ->
     return inputs
 
 
-def make_outputs(family: Family, rows: int, cols: int, device: str) -> dict:
+def make_outputs(family: Family, rows: int, cols: int, device: str, fence: int = FENCE) -> dict:
     return {
-        name: torch.full(shape_of(kind, rows, cols), math.nan, device=device) for name, kind in family.outputs.items()
+        name: fenced(shape_of(kind, rows, cols), device, fence).fill_(math.nan)
+        for name, kind in family.outputs.items()
     }
 
 

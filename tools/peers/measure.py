@@ -35,7 +35,7 @@ class Session:
         self.run, self.problem, self.clock = run, problem, run.clock
         self.family = families.FAMILIES[problem.family]
         with run.spent("check"):
-            self.inputs = families.make_inputs(self.family, problem.rows, problem.cols, run.seed, DEVICE)
+            self.inputs = families.make_inputs(self.family, problem.rows, problem.cols, run.seed, DEVICE, run.fence)
             self.expected = families.expect(self.family, self.inputs)
             prints = {name: families.fingerprint(tensor) for name, tensor in self.inputs.items()}
         self.inputs_sha256 = hashlib.sha256(repr(sorted(prints.items())).encode()).hexdigest()
@@ -52,7 +52,7 @@ class Session:
 
     def build(self, variant: store.Variant):
         if variant.library_variant:
-            return OurOperation(self.clock, self.problem, variant, self.inputs, DEVICE)
+            return OurOperation(self.clock, self.problem, variant, self.inputs, DEVICE, self.run.fence)
         kind = variant.name.removeprefix("torch_")
         if kind == "eager":
             return TorchOperation(self.family.eager, self.inputs)
@@ -119,7 +119,8 @@ class Session:
                 if families.fingerprint(tensor) != self.prints[name]:
                     raise WrongError(f"the input {name} was changed")
             self.expected = None
-            fresh = families.make_inputs(self.family, self.problem.rows, self.problem.cols, self.run.seed + 1, DEVICE)
+            rows, cols = self.problem.rows, self.problem.cols
+            fresh = families.make_inputs(self.family, rows, cols, self.run.seed + 1, DEVICE, self.run.fence)
             for name, tensor in self.inputs.items():
                 tensor.copy_(fresh[name])
             del fresh
@@ -135,7 +136,7 @@ class Run:
 
     def __init__(self, arguments, listed, clock, journal, plan):
         self.arguments, self.listed, self.clock, self.journal, self.plan = arguments, listed, clock, journal, plan
-        self.modes, self.seed = arguments.modes, arguments.seed
+        self.modes, self.seed, self.fence = arguments.modes, arguments.seed, arguments.fence
         self.samples = {"event_cold": arguments.event_samples, "graph": arguments.graph_samples}
         self.fixtures = {name: index for index, name in enumerate(plan["fixtures"])}
         self.streams, self.seconds, self.failures, self.sequence = {}, Counter(), 0, 0

@@ -12,10 +12,10 @@ class OurOperation:
 
     form = None
 
-    def __init__(self, clock, problem, variant, inputs: dict, device: str):
+    def __init__(self, clock, problem, variant, inputs: dict, device: str, fence: int):
         family = families.FAMILIES[problem.family]
         self.clock, self.library = clock, clock.library
-        self.tensors = {**inputs, **families.make_outputs(family, problem.rows, problem.cols, device)}
+        self.tensors = {**inputs, **families.make_outputs(family, problem.rows, problem.cols, device, fence)}
         self.results = tuple(self.tensors[name] for name in family.outputs)
         benchmark = f"{problem.family}/{variant.library_variant}/{problem.name}".encode()
         listed = self.library.raw.mage_launch_operands(benchmark)
