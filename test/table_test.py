@@ -57,6 +57,12 @@ class Table(unittest.TestCase):
         self.assertEqual(set(flags), set(table.LETTERS))
         self.assertEqual(len(set(table.LETTERS.values())), len(table.LETTERS))
 
+    def test_the_share_of_the_ceiling(self):
+        rows = [{"name": "f/v/8x8/event", "median_us": 10.0, "flags": [], "ceiling": {"fraction": 0.954}}]
+        (self.root / "c.json").write_text(json.dumps({"mage": {"aggregates": rows}}))
+        text = table.render("store=c.json problems=8x8 modes=event ceiling=yes", self.root)
+        self.assertIn("| f/v | 10.00 (95 %) |", text)
+
     def test_what_cannot_be_printed_is_an_error(self):
         for text in (
             "store=s.json problems=8x8",
@@ -64,6 +70,7 @@ class Table(unittest.TestCase):
             "store=s.json problems=9x9 modes=event",
             "store=s.json problems=8x8 modes=graph families=gelu beside=copy",
             "store=s.json problems=8x8 modes=event colour=red",
+            "store=s.json problems=8x8 modes=event ceiling=no",
         ):
             with self.subTest(text), self.assertRaises(table.TableError):
                 table.render(text, self.root)
@@ -108,6 +115,17 @@ class OtherTables(unittest.TestCase):
     def test_what_other_timers_say(self):
         self.assertIn("| do_bench | 3.25 |", self.page("peers", "p.json figures"))
 
+    def test_best_beside_pytorch(self):
+        rows = [
+            {"name": f"f/{variant}/8x8/graph", "median_us": us, "flags": []}
+            for variant, us in (("torch_eager", 30.0), ("torch_compile", 21.0), ("mage_best", 10.0))
+        ]
+        rows[2] |= {"picked": "v04", "flags": ["throttled"]}
+        (self.root / "t.json").write_text(json.dumps({"mage": {"aggregates": rows}}))
+        page = self.page("torch", "t.json f")
+        self.assertIn("| us | eager graph | compile graph | best graph | compile / best | best runs |\n", page)
+        self.assertIn("| 8x8 | 30.00 | 21.00 | 10.00 t | **2.100** | v04 |\n\nFlags: t throttled.\n", page)
+
     def test_hardware_counters(self):
         samples = {name: [1.0, 2.0, 9.0] for group in table.ncu_check.GROUPS for name in group}
         reading = {"name": "f/v/8x8/event", "kernels": 1, "passes": None, "samples": samples}
@@ -126,6 +144,7 @@ class OtherTables(unittest.TestCase):
             ("peers", "none.json figures"),
             ("agreement", "s.json"),
             ("ncu", "s.json"),
+            ("torch", "s.json f"),
         ):
             with self.subTest(spec), self.assertRaises(table.TableError):
                 self.page(kind, spec)

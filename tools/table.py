@@ -9,13 +9,15 @@ A table stands between two marks:
 
 One row a variant, one column a problem and mode: the median over rounds in microseconds. With `beside`, the
 fastest row of that family in the same column over this row follows in brackets: 1 means as fast as that. The two are
-of one run, but not paired by round. Letters are the row's flags; a line below the table says which.
+of one run, but not paired by round. With `ceiling=yes` the share of the limit that binds follows, in percent: what the
+run's own family `ceiling` allows over what was taken. Letters are the row's flags; a line below the table says which.
 
 In the same way, each with its own end mark:
 
     <!-- agreement A B -->                  how two stores agree, by tools/agreement.py
     <!-- selftest STORE PROOF [REGEX] -->   the checks of a proof of the self-test, or those that match
     <!-- peers FILE figures|telling -->     what other timers say, by tools/peer_timers.py
+    <!-- torch STORE FAMILY -->             best beside PyTorch, by tools/torch_peers.py
     <!-- ncu FILE -->                       hardware counters, by tools/ncu_check.py
 
     tools/table.py README.md docs/*.md      rewrite the tables
@@ -33,7 +35,7 @@ import ncu_check
 import peer_timers
 
 ROOT = Path(__file__).resolve().parent.parent
-KEYS = {"store", "problems", "modes", "families", "beside"}
+KEYS = {"store", "problems", "modes", "families", "beside", "ceiling"}
 
 
 LETTERS = {
@@ -65,6 +67,8 @@ def parse_spec(text: str) -> dict[str, str]:
         if not equals or key not in KEYS:
             raise TableError(f"'{item}' is no setting of a table; known: {', '.join(sorted(KEYS))}")
         spec[key] = value
+    if spec.get("ceiling", "yes") != "yes":
+        raise TableError(f"ceiling={spec['ceiling']}: it is yes, or left out")
     for key in ("store", "problems", "modes"):
         if key not in spec:
             raise TableError(f"a table needs {key}=")
@@ -87,12 +91,18 @@ def letters(row: dict) -> str:
     return "".join(sorted(LETTERS.get(flag, "?") for flag in row.get("flags", [])))
 
 
-def cell(rows: dict, key: tuple[str, str, str, str], beside: str | None) -> str:
+def microseconds(median: float) -> str:
+    return f"{median:.2f}" if median < 100 else f"{median:.1f}"
+
+
+def cell(rows: dict, key: tuple[str, str, str, str], beside: str | None, ceiling: bool = False) -> str:
     row = rows.get(key)
     if row is None:
         return "-"
     median = row["median_us"]
-    text = f"{median:.2f}" if median < 100 else f"{median:.1f}"
+    text = microseconds(median)
+    if ceiling and row.get("ceiling"):
+        text += f" ({100 * row['ceiling']['fraction']:.0f} %)"
     if beside:
         _, _, problem, mode = key
         peers = [r["median_us"] for k, r in rows.items() if (k[0], k[2], k[3]) == (beside, problem, mode)]
@@ -120,7 +130,7 @@ def render(spec_text: str, root: Path) -> str:
         raise TableError(f"{spec['store']} has no row for this table")
     lines = ["| us | " + " | ".join(f"{p} {m}" for p, m in columns) + " |", "| --- |" + " ---: |" * len(columns)]
     for family, variant in names:
-        cells = [cell(rows, (family, variant, p, m), spec.get("beside")) for p, m in columns]
+        cells = [cell(rows, (family, variant, p, m), spec.get("beside"), "ceiling" in spec) for p, m in columns]
         lines.append(f"| {family}/{variant} | " + " | ".join(cells) + " |")
     shown = {flag for key, row in rows.items() if key[:2] in names and key[2:] in columns for flag in row["flags"]}
     if shown:
@@ -175,6 +185,34 @@ def render_peers(spec: str, root: Path) -> str:
         raise TableError(f"{path}: no table '{which}' of tools/peer_timers.py: {error!r}") from error
 
 
+def render_torch(spec: str, root: Path) -> str:
+    path, family = words(spec, 2, "torch")
+    rows = {key: row for key, row in read_medians(root / path).items() if key[0] == family}
+    problems = list(dict.fromkeys(key[2] for key in rows))
+    if not problems:
+        raise TableError(f"{path} has no family {family}")
+    columns = ("torch_eager", "torch_compile", "mage_best")
+    modes = sorted({key[3] for key in rows}, reverse=True)
+    head = [f"{column.removeprefix('torch_').removeprefix('mage_')} {mode}" for mode in modes for column in columns]
+    for k in range(len(modes), 0, -1):
+        head.insert(len(columns) * k, "compile / best")
+    table = [["us", *head, "best runs"]]
+    for problem in problems:
+        line, runs = [problem], "-"
+        for mode in modes:
+            found = [rows.get((family, column, problem, mode)) for column in columns]
+            line += [
+                "-" if row is None else f"{microseconds(row['median_us'])} {letters(row)}".rstrip() for row in found
+            ]
+            compiled, ours = found[1:]
+            line.append(f"**{compiled['median_us'] / ours['median_us']:.3f}**" if compiled and ours else "-")
+            runs = ours.get("picked", runs) if ours else runs
+        table.append([*line, runs])
+    shown = {flag for row in rows.values() for flag in row["flags"]}
+    legend = ", ".join(f"{LETTERS.get(flag, '?')} {flag}" for flag in sorted(shown))
+    return "\n".join(markdown(table)) + "\n" + (f"\nFlags: {legend}.\n" if shown else "")
+
+
 def render_ncu(spec: str, root: Path) -> str:
     (path,) = words(spec, 1, "ncu")
     try:
@@ -196,6 +234,7 @@ RENDERERS = {
     "selftest": render_selftest,
     "peers": render_peers,
     "ncu": render_ncu,
+    "torch": render_torch,
 }
 BLOCK = re.compile(
     rf"<!-- (?P<kind>{'|'.join(RENDERERS)}) (?P<spec>[^>]*?) -->\n(?P<body>.*?)<!-- end (?P=kind) -->", re.DOTALL
