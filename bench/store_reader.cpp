@@ -102,9 +102,8 @@ WantedJson StoreReader::wanted() {
 
   const auto absence = plain({"name", "status", "code", "reason"});
   std::vector<WantedMember> mage = plain({"schema", "complete"});
-  mage.push_back(object("provenance",
-                        plain({"run_id", "started_utc", "git_commit", "git_dirty", "executable_sha256",
-                               "kernel_sources_sha256"})));
+  mage.push_back(object("provenance", plain({"run_id", "started_utc", "git_commit", "git_dirty", "executable_sha256",
+                                             "kernel_sources_sha256"})));
   mage.push_back(object("options", plain({"seed"})));
   mage.push_back(object("device", with(plain({"name", "uuid", "cuda_driver_api", "cuda_runtime"}),
                                        {object("nvml", plain({"driver_version"}))})));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The oracle of gelu_backward against values that are not its own, and its bounds against right and wrong FP32 arithmetic.
+// The oracle of gelu_backward against values that are not its own, and its bounds against right and wrong FP32
+// arithmetic.
 #include <gtest/gtest.h>
 
 #include <array>

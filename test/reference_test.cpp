@@ -150,7 +150,6 @@ bool passes(const Formula& formula) {
   return accepted(y, gelu_of(x, bias));
 }
 
-
 TEST(Reference, GeluBoundAcceptsFp32Formulas) {
   EXPECT_TRUE(passes([](float x, float bias) {
     const float t = x + bias;

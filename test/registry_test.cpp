@@ -145,7 +145,8 @@ TEST(Registry, AVariantsFileNamesNoOtherVariantInItsCode) {
       for (const auto& name : identifiers_of(fs::path{MAGE_SOURCE_DIR} / variant.source)) {
         std::smatch found;
         if (!std::regex_match(name, found, numbered)) continue;
-        EXPECT_TRUE(variant.name.starts_with(found[1].str() + "_")) << variant.source << " has a name of another: " << name;
+        EXPECT_TRUE(variant.name.starts_with(found[1].str() + "_"))
+            << variant.source << " has a name of another: " << name;
       }
 }
 

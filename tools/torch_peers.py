@@ -77,7 +77,9 @@ def parse_arguments():
     parser.add_argument(
         "--fence", type=multiple_of_four, default=families.FENCE, help="elements around an operand [%(default)s]"
     )
-    parser.add_argument("--compile_cache", type=Path, help="folder in which torch.compile keeps what it made [none kept]")
+    parser.add_argument(
+        "--compile_cache", type=Path, help="folder in which torch.compile keeps what it made [none kept]"
+    )
     parser.add_argument("--dry_run", action="store_true", help="print what would be measured, and exit; needs no GPU")
     return parser.parse_args()
 

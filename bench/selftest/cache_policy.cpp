@@ -67,10 +67,7 @@ struct FlushWay {
 class CachePolicy {
  public:
   CachePolicy(Context& context, Device& device, CacheExperiments& cache)
-      : context_{context},
-        device_{device},
-        cache_{cache},
-        samples_{context.repeats_or(own_samples, fewest_samples)} {}
+      : context_{context}, device_{device}, cache_{cache}, samples_{context.repeats_or(own_samples, fewest_samples)} {}
 
   ProofResult run() {
     const CarveOutGuard guard{device_};

@@ -29,8 +29,8 @@ struct Check {
 
 struct ProofResult {
   Outcome outcome = Outcome::passed;  ///< failed where any check failed; else skipped/unavailable only where none ran
-  std::string reason;  ///< of skipped and unavailable, and of what was measured elsewhere or less often than meant
-  bool on_host = false;               ///< measured on the host, since there is no GPU
+  std::string reason;    ///< of skipped and unavailable, and of what was measured elsewhere or less often than meant
+  bool on_host = false;  ///< measured on the host, since there is no GPU
   std::vector<Check> checks;
   nlohmann::ordered_json data;  ///< every sample behind the checks, for the store
 };

@@ -143,9 +143,10 @@ class SelfTest {
     if (done() < chosen_.size()) text += fmt::format(", {} not run", chosen_.size() - done());
     console_.line(fmt::format("{} proof{}: {}", chosen_.size(), chosen_.size() == 1 ? "" : "s", text));
     if (passed_on_host_ > 0)
-      console_.line(fmt::format("{} of those that passed ran on the host, with wide limits: they prove the program, not "
-                                "its figures on a GPU",
-                                passed_on_host_));
+      console_.line(
+          fmt::format("{} of those that passed ran on the host, with wide limits: they prove the program, not "
+                      "its figures on a GPU",
+                      passed_on_host_));
   }
 
   [[nodiscard]] std::size_t done() const { return outcomes_.size(); }

@@ -69,6 +69,7 @@ ProblemList<Problem> Gelu::bench_problems() {
 
 ProblemList<Problem> Gelu::test_problems() {
   auto problems = matrix_test_problems();
+  problems.push_back({.rows = 37, .cols = 516});       // a last tile of 4 KB that is not full
   problems.push_back({.rows = 524296, .cols = 4097});  // large: more than 2^31 elements
   return problems;
 }

@@ -116,6 +116,9 @@ ProblemList<Problem> GeluBackward::test_problems() {
   problems.push_back({.rows = 1031, .cols = 1030});
   // Just too many rows for one slab, and threads without a column.
   problems.push_back({.rows = 129, .cols = 1028});
+  // More clusters of slabs a strip than a block's lanes take at once.
+  problems.push_back({.rows = 5000, .cols = 100});
+  problems.push_back({.rows = 5000, .cols = 101});
   // large: more than 2^31 elements, of columns that the 16-byte variants take too
   problems.push_back({.rows = 524296, .cols = 4100});
   return problems;

@@ -73,6 +73,7 @@ ProblemList<Problem> GeluTanh::test_problems() {
   // Whole rows and a tail of the four that a thread has in flight, and of a block's columns.
   problems.push_back({.rows = 1031, .cols = 1028});
   problems.push_back({.rows = 1031, .cols = 1030});
+  problems.push_back({.rows = 37, .cols = 516});  // a last tile of 4 KB that is not full
   // large: more than 2^31 elements, of columns that the 16-byte variants take too
   problems.push_back({.rows = 524296, .cols = 4100});
   return problems;

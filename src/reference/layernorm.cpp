@@ -94,6 +94,9 @@ ProblemList<Problem> Layernorm::test_problems() {
            {300, 4100}, {7, 8192},   {5, 8196},  {3, 12288},  {300, 8200}, {2, 16384},   {150, 16388},
            {3, 32769},  {1, 131072}, {2, 40004}, {1, 270001}})
     problems.push_back({.rows = rows, .cols = cols});
+  // More rows than persistent blocks hold at once.
+  problems.push_back({.rows = 5000, .cols = 260});
+  problems.push_back({.rows = 2000, .cols = 516});
   // Long rows off the boundary, and the cancellations that the bound is about where a block or a cluster has a row.
   for (const int64 offset : {1, 2, 3}) problems.push_back({.rows = 3, .cols = 12289, .offset = offset});
   for (const auto distribution : {Distribution::shifted, Distribution::constant, Distribution::spike})

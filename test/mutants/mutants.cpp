@@ -173,7 +173,8 @@ std::vector<Mutant> mutants() {
     const auto problem = family->parse("2x2");
     if (!problem) continue;  // not of rows and columns
     const auto operands = family->operands(*problem);
-    const auto inputs = std::count_if(operands.begin(), operands.end(), [](const auto& o) { return o.role == Role::in; });
+    const auto inputs =
+        std::count_if(operands.begin(), operands.end(), [](const auto& o) { return o.role == Role::in; });
     if (inputs < 2) continue;  // a copy of the input is what it should be
     for (const auto& one : entries)
       for (const auto operand : targets(one.mutation, operands)) all.push_back({family, one.mutation, operand});

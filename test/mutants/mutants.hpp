@@ -21,9 +21,9 @@ enum class Mutation {
   one_nan,              ///< in the middle of an output
   operand_of_zeros,     ///< an input is taken for zeros: a bias, an affine or an edge skipped
   operand_of_ones,
-  last_row_skipped,   ///< the operation on one row less: a sum over rows misses one, and the row's own outputs are there
-  input_zeroed,       ///< after it was read
-  first_call_only,    ///< right on the first call, then an output is the input's bytes
+  last_row_skipped,  ///< the operation on one row less: a sum over rows misses one, and the row's own outputs are there
+  input_zeroed,      ///< after it was read
+  first_call_only,   ///< right on the first call, then an output is the input's bytes
   nothing_written,
 };
 

@@ -61,8 +61,8 @@ struct Report {
 [[nodiscard]] Report rank(const StoreContents& store, const Options& options);
 [[nodiscard]] Report decompose(const StoreContents& store, const Options& options);
 
-/// Names the selected benchmarks without a time. Most are only not available here; what is wrong or failed has a line of
-/// its own, and is a regression where `before`, which may be null, has a time for it.
+/// Names the selected benchmarks without a time. Most are only not available here; what is wrong or failed has a line
+/// of its own, and is a regression where `before`, which may be null, has a time for it.
 void add_absences(Report& report, const StoreContents& store, const StoreContents* before, const Options& options);
 
 /// Two stores whose machines differ, and --allow_different_machines was not given.

@@ -205,8 +205,7 @@ def make_inputs(family: Family, rows: int, cols: int, seed: int, device: str, fe
 
 def make_outputs(family: Family, rows: int, cols: int, device: str, fence: int = FENCE) -> dict:
     return {
-        name: fenced(shape_of(kind, rows, cols), device, fence).fill_(math.nan)
-        for name, kind in family.outputs.items()
+        name: fenced(shape_of(kind, rows, cols), device, fence).fill_(math.nan) for name, kind in family.outputs.items()
     }
 
 

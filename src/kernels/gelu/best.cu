@@ -9,18 +9,20 @@ namespace mage::gelu {
 namespace {
 
 constexpr int64 far_beyond_l2 = int64{1} << 26;  // elements: x and y are 512 MiB
+constexpr int64 most_of_tiles = int64{1} << 32;  // elements: well within what v11_tiles can count
 
-/// By experiments/foundation/gelu.json, one H200. Where modes disagree, what runs back to back counts.
-///   16-byte rows, far beyond L2         v02_unrolled  fastest warm and in graphs; v09_unhinted is 1.4 % faster cold,
-///                                                     and 1 to 2 % slower in the other modes
-///   anything else                       v07_pdl       fastest in graphs on every smaller problem, by most where the
-///                                                     time is latency; single cold events favour v01_float4 by 2 to
-///                                                     5 %, and v04_exp2 by 5 % on the odd rows of 1023x4097
+/// One H200. "expected" is a prediction that waits for its measurement:
+///   16-byte rows                        v11_tiles  expected: plain accesses, as hints cost 2 % far beyond a cold L2;
+///                                                  4 KB a block, as in the fastest copy; and calls that overlap
+///   other rows, far beyond L2           v10_plain  expected: v07_pdl without what its hints cost there
+///   other rows                          v07_pdl    fastest in graphs on 1023x4097 (6.1 us); single cold events
+///                                                  favour v04_exp2 by 5 %
 ///   columns that 32 bits cannot count   v00_naive
 const char* picks(const Problem& p) {
   if (p.cols > 0x7fffffff) return "v00_naive";
   const bool vectors = p.cols % 4 == 0 && p.offset % 4 == 0;
-  return vectors && p.rows * p.cols >= far_beyond_l2 ? "v02_unrolled" : "v07_pdl";
+  if (vectors && p.rows * p.cols <= most_of_tiles) return "v11_tiles";
+  return p.rows * p.cols >= far_beyond_l2 ? "v10_plain" : "v07_pdl";
 }
 
 [[maybe_unused]] const Register<Gelu> registered{{

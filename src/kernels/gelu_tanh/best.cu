@@ -9,15 +9,19 @@ namespace mage::gelu_tanh {
 namespace {
 
 constexpr int64 far_beyond_l2 = int64{1} << 26;  // elements: x and y are 512 MiB
+constexpr int64 most_of_tiles = int64{1} << 32;  // elements: well within what v07_tiles can count
 
-/// A guess from bias + GELU, whose structure this family shares:
-///   16-byte rows, far beyond L2         v02_sigmoid   copy speed, no launch to hide
-///   anything else                       v04_pdl       one wave where small, any column count, calls overlap
+/// One H200. "expected" is a prediction that waits for its measurement:
+///   16-byte rows                        v07_tiles  expected: plain accesses, as hints cost 2 % far beyond a cold L2;
+///                                                  4 KB a block, as in the fastest copy; and calls that overlap
+///   other rows, far beyond L2           v06_plain  expected: v04_pdl without what its hints cost there
+///   other rows                          v04_pdl    fastest on 1023x4097, in graphs and in single cold events
 ///   columns that 32 bits cannot count   v00_naive
 const char* picks(const Problem& p) {
   if (p.cols > 0x7fffffff) return "v00_naive";
   const bool vectors = p.cols % 4 == 0 && p.offset % 4 == 0;
-  return vectors && p.rows * p.cols >= far_beyond_l2 ? "v02_sigmoid" : "v04_pdl";
+  if (vectors && p.rows * p.cols <= most_of_tiles) return "v07_tiles";
+  return p.rows * p.cols >= far_beyond_l2 ? "v06_plain" : "v04_pdl";
 }
 
 [[maybe_unused]] const Register<GeluTanh> registered{{

@@ -8,25 +8,31 @@
 namespace mage::layernorm {
 namespace {
 
-// rows x cols         variant          why
-// any     > 131069    v00_naive        longer than a cluster holds, or more rows than a grid has blocks
-// <= 264  any         v10_pdl          few rows: a cluster a row, and launches that overlap
-// few elements        v10_pdl          a few microseconds, of which the launch is a large part
-// any     not mod 4   v10_pdl          rows cut where memory is aligned
-// any     <= 1024     v05_rows         several rows at once
-// any     <= 16384    v07_bulk         gamma and beta in registers, the next rows on their way
-// any     <= 131069   v10_pdl          clusters
+// rows x cols                     variant              why
+// any     > 131069                v00_naive            longer than a cluster holds, or more rows than a grid has blocks
+// <= 132  >= 2048                 v09_cluster          few rows: a cluster a row; no dependent launch, which costs it
+// <= 264  <= 8192                 v10_pdl              few rows: a thread a vector
+// any     2048 to 8192, unaligned v10_pdl              rows cut where memory is aligned
+// any     other unaligned         v09_cluster          the same; many short blocks start slowly by dependent launch
+// any     <= 512                  v14_pdl_rows         several rows at once
+// any     <= 1024                 v13_pdl_persistent   gamma and beta in registers, few blocks to start
+// any     <= 16384                v11_pdl_block        a block a row
+// any     <= 131069               v09_cluster          clusters
 const char* pick(const Problem& p) {
   constexpr int64 most_blocks = 0x7fffffff / 8;
   if (p.cols > 131069 || p.rows > most_blocks) return "v00_naive";
-  if (p.rows <= 2 * 132 || p.rows * p.cols <= (int64{1} << 21)) return "v10_pdl";
-  if (p.cols % 4 != 0 || p.offset % 4 != 0) return "v10_pdl";
-  if (p.cols <= 1024) return "v05_rows";
-  return p.cols <= 16384 ? "v07_bulk" : "v10_pdl";
+  const bool aligned = p.cols % 4 == 0 && p.offset % 4 == 0;
+  const bool few = p.rows <= 2 * 132;
+  if (p.rows <= 132 && p.cols >= 2048) return "v09_cluster";
+  if (p.cols <= 8192 && (few || (!aligned && p.cols >= 2048))) return "v10_pdl";
+  if (few || !aligned) return "v09_cluster";
+  if (p.cols <= 512) return "v14_pdl_rows";
+  if (p.cols <= 1024) return "v13_pdl_persistent";
+  return p.cols <= 16384 ? "v11_pdl_block" : "v09_cluster";
 }
 
 [[maybe_unused]] const Register<Layernorm> registered{{
-    .note = "by rows, columns and alignment: v05_rows, v07_bulk or v10_pdl",
+    .note = "by rows, columns and alignment: v09_cluster to v14_pdl_rows",
     .min_cc = 90,
     .picks = pick,
 }};

@@ -2,7 +2,7 @@
 // v01_on_chip: xhat and gamma dy of a row stay in shared memory between the two passes of dx. Parent v00_naive: x and
 // dy are read once for dx instead of twice, and once more for the columns. Expected: rows that L1 and L2 no longer hold
 // gain most, up to 28 bytes of traffic an element against 20.
-#include "kernels/layernorm_backward/row_sums.hpp"
+#include "kernels/layernorm_backward/row_sums.cuh"
 #include "mage_bench/device_code.cuh"
 
 namespace mage::layernorm_backward {

@@ -3,7 +3,7 @@
 // are read once, 12 bytes an element, and nothing is read again; but the atomics of all rows meet in one row of 2 cols
 // floats, and come in any order, so that no two calls need give the same bits; and the hardware's additions flush
 // subnormals (REDG.FTZ). Expected: bound by the atomics.
-#include "kernels/layernorm_backward/row_sums.hpp"
+#include "kernels/layernorm_backward/row_sums.cuh"
 #include "mage_bench/device_code.cuh"
 
 namespace mage::layernorm_backward {

@@ -3,7 +3,7 @@
 // columns' sums in registers, and leaves the sums as partials that a second kernel adds in order. Parent v01_on_chip: x
 // and dy are read once for everything, 12 bytes an element instead of 20. Expected: far below 12-byte speed still,
 // since no load is in flight while a row is reduced.
-#include "kernels/layernorm_backward/row_sums.hpp"
+#include "kernels/layernorm_backward/row_sums.cuh"
 #include "mage_bench/device_code.cuh"
 
 namespace mage::layernorm_backward {

@@ -3,7 +3,7 @@
 // flight while it is reduced and stored. Parent v03_persistent: there an SM's memory pipe runs dry once a row.
 // Expected: 32 KB in flight an SM at 4096 columns, most of a copy's speed. 16 columns a thread would spill: it ends
 // at 8.
-#include "kernels/layernorm_backward/row_sums.hpp"
+#include "kernels/layernorm_backward/row_sums.cuh"
 #include "mage_bench/device_code.cuh"
 
 namespace mage::layernorm_backward {

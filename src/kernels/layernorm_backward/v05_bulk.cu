@@ -3,8 +3,8 @@
 // a stage counts their bytes. Parent v04_prefetch: up to 192 KB in flight an SM instead of 32, none of it in registers,
 // so that 8192 columns fit too. Expected: copy speed but for the start and the sums of the partials, about 52 us at
 // 4096x4096 and 205 us at 8192x8192.
-#include "kernels/layernorm_backward/bulk_copy.hpp"
-#include "kernels/layernorm_backward/row_sums.hpp"
+#include "kernels/layernorm_backward/bulk_copy.cuh"
+#include "kernels/layernorm_backward/row_sums.cuh"
 #include "mage_bench/device_code.cuh"
 
 namespace mage::layernorm_backward {

@@ -2,8 +2,8 @@
 // v06_pdl: both kernels by programmatic dependent launch. Parent v05_bulk: the blocks that add the partials are
 // resident when the last row ends, and in a graph the next call's blocks set up their barriers meanwhile; each waits
 // before its first access to memory. Expected: 1 to 2 us less a call by graph, which is most for small problems.
-#include "kernels/layernorm_backward/bulk_copy.hpp"
-#include "kernels/layernorm_backward/row_sums.hpp"
+#include "kernels/layernorm_backward/bulk_copy.cuh"
+#include "kernels/layernorm_backward/row_sums.cuh"
 #include "mage_bench/device_code.cuh"
 
 namespace mage::layernorm_backward {

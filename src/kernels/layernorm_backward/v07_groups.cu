@@ -3,8 +3,8 @@
 // rows, ring and barrier, and the groups' column sums meet in shared memory at the end. Parent v06_pdl: with 1024
 // columns it leaves half of its threads without one, and keeps a single short row in flight at a time behind a barrier
 // of 16 warps. Expected: 65536x256 from far behind to about 52 us; the same as the parent above 2048 columns.
-#include "kernels/layernorm_backward/bulk_copy.hpp"
-#include "kernels/layernorm_backward/row_sums.hpp"
+#include "kernels/layernorm_backward/bulk_copy.cuh"
+#include "kernels/layernorm_backward/row_sums.cuh"
 #include "mage_bench/device_code.cuh"
 
 namespace mage::layernorm_backward {

@@ -2,8 +2,8 @@
 // v08_any: any number of columns and any misalignment. Parent v07_groups: where a row does not start at a multiple of
 // 16 bytes, the multiples of 16 bytes around it are copied, and each thread owns single columns a group's width apart,
 // so that its loads from shared memory and its stores are whole lines of a warp. Expected: 4096x4097 like 4096x4096.
-#include "kernels/layernorm_backward/bulk_copy.hpp"
-#include "kernels/layernorm_backward/row_sums.hpp"
+#include "kernels/layernorm_backward/bulk_copy.cuh"
+#include "kernels/layernorm_backward/row_sums.cuh"
 #include "mage_bench/device_code.cuh"
 
 namespace mage::layernorm_backward {

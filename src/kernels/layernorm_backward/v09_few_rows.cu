@@ -3,8 +3,8 @@
 // for dgamma and dbeta, side by side; both read x and dy, of which L2 holds a small problem's. Parent v06_pdl: with
 // fewer rows than SMs most of those idle there, and a second kernel waits for the first. Expected: 64x1024 and 16x12288
 // at little more than one launch and two round trips to memory; large problems lose, for they read 20 bytes an element.
-#include "kernels/layernorm_backward/bulk_copy.hpp"
-#include "kernels/layernorm_backward/row_sums.hpp"
+#include "kernels/layernorm_backward/bulk_copy.cuh"
+#include "kernels/layernorm_backward/row_sums.cuh"
 #include "mage_bench/device_code.cuh"
 
 namespace mage::layernorm_backward {

@@ -3,8 +3,8 @@
 // every member's shared memory, and one cluster barrier a row takes the place of the block's. Parent v08_any, which
 // ends at 8192 columns: a wider row's elements and columns' sums fill an SM's registers and shared memory. Expected:
 // 4096x16384 at about the speed of 8192x8192.
-#include "kernels/layernorm_backward/bulk_copy.hpp"
-#include "kernels/layernorm_backward/row_sums.hpp"
+#include "kernels/layernorm_backward/bulk_copy.cuh"
+#include "kernels/layernorm_backward/row_sums.cuh"
 #include "mage_bench/device_code.cuh"
 
 namespace mage::layernorm_backward {
