@@ -125,6 +125,10 @@ class OtherTables(unittest.TestCase):
         page = self.page("torch", "t.json f")
         self.assertIn("| us | eager graph | compile graph | best graph | compile / best | best runs |\n", page)
         self.assertIn("| 8x8 | 30.00 | 21.00 | 10.00 t | **2.100** | v04 |\n\nFlags: t throttled.\n", page)
+        self.assertEqual(self.page("torch", "t.json f 8x8").count("| 8x8 |"), 1)
+        for lacking in ("t.json f,g", "t.json f 9x9"):
+            with self.assertRaises(table.TableError):
+                self.page("torch", lacking)
 
     def test_hardware_counters(self):
         samples = {name: [1.0, 2.0, 9.0] for group in table.ncu_check.GROUPS for name in group}

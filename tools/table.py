@@ -17,7 +17,7 @@ In the same way, each with its own end mark:
     <!-- agreement A B -->                  how two stores agree, by tools/agreement.py
     <!-- selftest STORE PROOF [REGEX] -->   the checks of a proof of the self-test, or those that match
     <!-- peers FILE figures|telling -->     what other timers say, by tools/peer_timers.py
-    <!-- torch STORE FAMILY -->             best beside PyTorch, by tools/torch_peers.py
+    <!-- torch STORE FAMILIES [PROBLEMS] -->  best beside PyTorch, by tools/torch_peers.py
     <!-- ncu FILE -->                       hardware counters, by tools/ncu_check.py
 
     tools/table.py README.md docs/*.md      rewrite the tables
@@ -186,19 +186,24 @@ def render_peers(spec: str, root: Path) -> str:
 
 
 def render_torch(spec: str, root: Path) -> str:
-    path, family = words(spec, 2, "torch")
-    rows = {key: row for key, row in read_medians(root / path).items() if key[0] == family}
-    problems = list(dict.fromkeys(key[2] for key in rows))
-    if not problems:
-        raise TableError(f"{path} has no family {family}")
+    path, families, problems = words(spec if len(spec.split()) > 2 else spec + " .", 3, "torch")
+    wanted = families.split(",")
+    rows = {
+        key: row
+        for key, row in read_medians(root / path).items()
+        if key[0] in wanted and (problems == "." or key[2] in problems.split(","))
+    }
+    shapes = sorted({(key[0], key[2]): None for key in rows}, key=lambda shape: wanted.index(shape[0]))
+    if {family for family, _ in shapes} != set(wanted):
+        raise TableError(f"{path} has not each of {families} with a problem of {problems}")
     columns = ("torch_eager", "torch_compile", "mage_best")
     modes = sorted({key[3] for key in rows}, reverse=True)
-    head = [f"{column.removeprefix('torch_').removeprefix('mage_')} {mode}" for mode in modes for column in columns]
-    for k in range(len(modes), 0, -1):
-        head.insert(len(columns) * k, "compile / best")
+    head = []
+    for mode in modes:
+        head += [f"{column.split('_')[1]} {mode}" for column in columns] + ["compile / best"]
     table = [["us", *head, "best runs"]]
-    for problem in problems:
-        line, runs = [problem], "-"
+    for family, problem in shapes:
+        line, runs = [problem if len(wanted) == 1 else f"{family} {problem}"], "-"
         for mode in modes:
             found = [rows.get((family, column, problem, mode)) for column in columns]
             line += [
