@@ -50,6 +50,8 @@ Named find(const std::string& benchmark) {
   const auto name = benchmark.substr(first + 1, second - first - 1);
   const auto* variant = family->find_variant(name);
   if (variant == nullptr || variant->skipped) throw std::invalid_argument{"this build has no variant '" + name + "'"};
+  if (variant->on_host())
+    throw std::invalid_argument{"'" + name + "' runs on the host: it cannot take device pointers"};
   const auto problem = family->parse(benchmark.substr(second + 1));
   if (!problem) throw std::invalid_argument{"'" + benchmark.substr(second + 1) + "' is no problem of the family"};
   if (!mage::accepts(*variant, *problem)) throw std::invalid_argument{"the variant does not accept this problem"};

@@ -11,12 +11,12 @@ namespace {
 constexpr int64 far_beyond_l2 = int64{1} << 26;  // elements: x and y are 512 MiB
 constexpr int64 most_of_tiles = int64{1} << 32;  // elements: well within what v11_tiles can count
 
-/// One H200. "expected" is a prediction that waits for its measurement:
-///   16-byte rows                        v11_tiles  expected: plain accesses, as hints cost 2 % far beyond a cold L2;
-///                                                  4 KB a block, as in the fastest copy; and calls that overlap
-///   other rows, far beyond L2           v10_plain  expected: v07_pdl without what its hints cost there
-///   other rows                          v07_pdl    fastest in graphs on 1023x4097 (6.1 us); single cold events
-///                                                  favour v04_exp2 by 5 %
+/// By medians on one H200 (experiments/memory-bound/ladders.json), a cold L2 first where it and graphs disagree:
+///   16-byte rows                        v11_tiles  first in both modes, but by graph at 1024x4096, where data sits in
+///                                                  L2 and v07_pdl and v10_plain take 5.2 us instead of 6.1
+///   other rows, far beyond L2           v10_plain  not measured there; of 16-byte rows 2 % faster cold than v07_pdl
+///   other rows                          v07_pdl    first in graphs on 1023x4097 (6.2 us); single cold events favour
+///                                                  v04_exp2 by 5 %
 ///   columns that 32 bits cannot count   v00_naive
 const char* picks(const Problem& p) {
   if (p.cols > 0x7fffffff) return "v00_naive";
@@ -26,7 +26,7 @@ const char* picks(const Problem& p) {
 }
 
 [[maybe_unused]] const Register<Gelu> registered{{
-    .note = "the fastest variant by shape",
+    .note = "by alignment and size: v07_pdl, v10_plain or v11_tiles",
     .min_cc = 90,
     .picks = picks,
 }};

@@ -8,15 +8,20 @@
 namespace mage::gelu_backward {
 namespace {
 
-/// One H200. "expected" is a prediction that waits for its measurement:
-///   columns that 32 bits can count   v14_narrow  expected: v09_overlapped sizes itself and overlaps calls, fastest at
-///                                                64x1024; plain accesses save v11_unhinted 4 to 6 % at 8192x16384;
-///                                                and strips of 256 bytes shorten the sum of slabs
-///   others                           v00_naive
-const char* picks(const Problem& p) { return p.cols <= 0x7fffffff ? "v14_narrow" : "v00_naive"; }
+constexpr int64 one_wave = int64{1} << 22;  // elements: the largest at which clusters were ahead
+
+/// By medians on one H200 (experiments/memory-bound/ladders.json), in both modes:
+///   16-byte rows, up to 2^22 elements   v15_cluster  ahead of v14_narrow by 2 to 5 % at 64x1024 and 1024x4096
+///   others                              v14_narrow   first from 2048x11008 on, and at 1023x4097
+///   columns that 32 bits cannot count   v00_naive
+const char* picks(const Problem& p) {
+  if (p.cols > 0x7fffffff) return "v00_naive";
+  const bool vectors = p.cols % 4 == 0 && p.offset % 4 == 0;
+  return vectors && p.rows * p.cols <= one_wave ? "v15_cluster" : "v14_narrow";
+}
 
 [[maybe_unused]] const Register<GeluBackward> registered{{
-    .note = "the fastest variant by shape",
+    .note = "by size: v15_cluster or v14_narrow",
     .min_cc = 90,
     .picks = picks,
 }};

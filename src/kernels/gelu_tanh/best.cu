@@ -11,11 +11,11 @@ namespace {
 constexpr int64 far_beyond_l2 = int64{1} << 26;  // elements: x and y are 512 MiB
 constexpr int64 most_of_tiles = int64{1} << 32;  // elements: well within what v07_tiles can count
 
-/// One H200. "expected" is a prediction that waits for its measurement:
-///   16-byte rows                        v07_tiles  expected: plain accesses, as hints cost 2 % far beyond a cold L2;
-///                                                  4 KB a block, as in the fastest copy; and calls that overlap
-///   other rows, far beyond L2           v06_plain  expected: v04_pdl without what its hints cost there
-///   other rows                          v04_pdl    fastest on 1023x4097, in graphs and in single cold events
+/// By medians on one H200 (experiments/memory-bound/ladders.json), a cold L2 first where it and graphs disagree:
+///   16-byte rows                        v07_tiles  first in both modes, but by graph at 1024x4096, where data sits in
+///                                                  L2 and v04_pdl takes 5.2 us instead of 5.7
+///   other rows, far beyond L2           v06_plain  not measured there; of 16-byte rows 2 % faster cold than v04_pdl
+///   other rows                          v04_pdl    first in graphs on 1023x4097, v06_plain within a percent
 ///   columns that 32 bits cannot count   v00_naive
 const char* picks(const Problem& p) {
   if (p.cols > 0x7fffffff) return "v00_naive";
@@ -25,7 +25,7 @@ const char* picks(const Problem& p) {
 }
 
 [[maybe_unused]] const Register<GeluTanh> registered{{
-    .note = "the fastest variant by shape",
+    .note = "by alignment and size: v04_pdl, v06_plain or v07_tiles",
     .min_cc = 90,
     .picks = picks,
 }};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// best: the variant that is expected to be fastest for a shape.
+// best: what an application would call. It names, by shape, the variant that runs, by medians in modes graph and
+// event_cold on an H200 (experiments/memory-bound).
 #include "mage_bench/device_code.cuh"
 
 #if MAGE_HOST
@@ -12,6 +13,7 @@ namespace {
 // any     > 131069                v00_naive            longer than a cluster holds, or more rows than a grid has blocks
 // <= 132  >= 2048                 v09_cluster          few rows: a cluster a row; no dependent launch, which costs it
 // <= 264  <= 8192                 v10_pdl              few rows: a thread a vector
+// <= 264  other                   v09_cluster          the same, and a cluster a row
 // any     2048 to 8192, unaligned v10_pdl              rows cut where memory is aligned
 // any     other unaligned         v09_cluster          the same; many short blocks start slowly by dependent launch
 // any     <= 512                  v14_pdl_rows         several rows at once

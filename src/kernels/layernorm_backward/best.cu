@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// best: the variant for a problem by its shape, from medians in modes graph and event_cold on an H200:
-//   up to 128 rows and 2^20 elements, or more than 65536 columns: v09_few_rows, one kernel without partials
-//   up to 65536 columns, more than 8192: v10_cluster, a row in a cluster's registers
-//   rows that start at multiples of 16 bytes: v11_half_groups up to 2048 columns, several rows at once in a block, or
-//     v07_groups where rows are few; v15_early up to 4096, a row in flight in registers; v06_pdl up to 8192, rows in
-//     flight in shared memory
-//   all others: v08_any
+// best: what an application would call. It names, by shape, the variant that runs, by medians in modes graph and
+// event_cold on an H200 (experiments/memory-bound).
+#include "mage_bench/device_code.cuh"
+
+#if MAGE_HOST
 #include "kernels/layernorm_backward/layernorm_backward.hpp"
 
 namespace mage::layernorm_backward {
 namespace {
 
+// rows x cols                           variant          why
+// any     > 0x7fff0000                  v00_naive        v09_few_rows counts columns in 32 bits
+// any     > 65536                       v09_few_rows     one kernel without partial sums, rows of any length
+// <= 128  up to 2^20 elements           v09_few_rows     the same
+// any     > 8192                        v10_cluster      a row in a cluster's registers
+// any     misaligned, or not mod 4      v08_any          rows cut where memory is aligned
+// <= 2048 <= 2048                       v07_groups       several rows at once in a block
+// any     <= 2048                       v11_half_groups  the same with half the warps a row
+// any     <= 4096                       v15_early        a row in flight in registers
+// any     <= 8192                       v06_pdl          rows in flight in shared memory
 const char* picks(const Problem& p) {
   if (p.cols > 0x7fff0000) return "v00_naive";  // v09_few_rows counts columns in 32 bits
   if (p.cols > 65536 || (p.rows <= 128 && p.rows * p.cols <= 1 << 20)) return "v09_few_rows";
@@ -21,12 +29,11 @@ const char* picks(const Problem& p) {
 }
 
 [[maybe_unused]] const Register<LayernormBackward> registered{{
-    .parent = "",
-    .note =
-        "few or very wide rows: v09_few_rows; wide: v10_cluster; misaligned: v08_any; others by columns: v07, v11, v15, v06",
+    .note = "by rows, columns and alignment: v06_pdl to v11_half_groups, or v15_early",
     .min_cc = 90,
     .picks = picks,
 }};
 
 }  // namespace
 }  // namespace mage::layernorm_backward
+#endif
