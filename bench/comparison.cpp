@@ -64,6 +64,9 @@ void read_flags(const Side& side, std::vector<std::string>& barriers, std::vecto
   if (has_flag(benchmark, "unstable")) barriers.push_back(fmt::format("the {} is unstable", side.name));
   if (has_flag(benchmark, "launch_bound"))
     barriers.push_back(fmt::format("the {} is launch_bound: the host was timed, not the device", side.name));
+  if (has_flag(benchmark, "counter_example"))
+    notes.push_back(
+        fmt::format("the {} is a counter_example: its time is that of something nobody should use", side.name));
   if (has_flag(benchmark, "floor_dominated"))
     notes.push_back(fmt::format("the {} is floor_dominated: mostly fixed cost, which both sides share", side.name));
   if (has_flag(benchmark, "missing_rounds"))

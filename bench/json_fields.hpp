@@ -57,6 +57,10 @@ class Fields {
     if (!member.is_string() || member.get_ref<const std::string&>().empty()) wrong(key, "a text that is not empty");
     return member.get_ref<const std::string&>();
   }
+  /// Empty where there is none.
+  [[nodiscard]] std::string text_or_absent(std::string_view key) const {
+    return object_->contains(key) ? text(key) : std::string{};
+  }
   /// Empty where it is null.
   [[nodiscard]] std::string text_or_null(std::string_view key) const {
     const auto& member = at(key);

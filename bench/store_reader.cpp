@@ -94,7 +94,7 @@ WantedJson StoreReader::wanted() {
   auto context = object("context", plain({"mage_schema", "mage_run_id"}));
   context.wanted.take = [this](Json& value) { take_context(Fields{value, "context"}); };
 
-  std::vector<WantedMember> block = plain({"parent", "round", "rounds"});
+  std::vector<WantedMember> block = plain({"parent", "picked", "round", "rounds"});
   for (const auto& [key, member] : row_texts) block.push_back({key, {}});
   block.push_back(object("work", plain({"bytes_read", "bytes_written", "flops"})));
   auto rows = each_of("benchmarks", &StoreReader::take_row,
@@ -142,12 +142,14 @@ void StoreReader::take_row(const Fields& row) {
   const double bytes = work.not_negative("bytes_read") + work.not_negative("bytes_written");
   const double flops = work.not_negative("flops");
   const auto parent = block.text_or_null("parent");
+  const auto picked = block.text_or_absent("picked");
   const int round = block.count("round", 0);
   const int planned = block.count("rounds", 1);
   if (benchmark.rounds.empty()) {
     benchmark.name = name;
     for (const auto& [key, member] : row_texts) benchmark.*member = block.text(key);
     benchmark.parent = parent;
+    benchmark.picked = picked;
     benchmark.bytes = bytes;
     benchmark.flops = flops;
     found.rounds_planned_of_rows = planned;
@@ -160,6 +162,7 @@ void StoreReader::take_row(const Fields& row) {
     for (const auto& [key, member] : row_texts)
       if (benchmark.*member != block.text(key)) differs(key);
     if (benchmark.parent != parent) differs("parent");
+    if (benchmark.picked != picked) differs("picked");
     if (benchmark.bytes != bytes || benchmark.flops != flops) differs("work");
     if (found.rounds_planned_of_rows != planned) differs("rounds");
   }

@@ -26,6 +26,7 @@ struct StoredRound {
 /// One benchmark of a store over its rounds.
 struct StoredBenchmark {
   std::string name, family, variant, problem, mode, provider, parent;
+  std::string picked;  ///< the variant that ran in this one's place; empty: itself
   std::string inputs_sha256;
   int rounds_planned = 0;
   std::vector<StoredRound> rounds;  ///< ascending; a round that is missing is not there

@@ -308,6 +308,30 @@ class Views(CompareTest):
             [(row["kind"], row["rank"]) for row in host], [(k, n) for k in ("gpu", "host") for n in (1, 2)]
         )
 
+    def test_a_counter_example_is_never_the_best(self):
+        wrong = benchmark("f/v01_wrong/p/event", 1.0, flags=["counter_example"])
+        write(self.folder, "wrong.json", store([wrong, benchmark("f/v00_right/p/event", 5.0)]))
+        rows = self.rows(0, "wrong.json", "--ranking")
+        self.assertEqual(
+            [(row["variant"], row["word"]) for row in rows], [("v00_right", "best"), ("v01_wrong", "faster")]
+        )
+        self.assertTrue(any("counter_example" in note for note in rows[1]["notes"]), rows[1]["notes"])
+
+    def test_what_was_picked_is_told(self):
+        def best(picked, **changes):
+            rows = benchmark("f/best/p/event", 5.0)
+            for row in rows[0]:
+                row["mage"]["picked"] = picked
+            return store([rows, benchmark("f/v00_a/p/event", 5.0)], **changes)
+
+        write(self.folder, "old.json", best("v01"))
+        write(self.folder, "later.json", best("v02", run_id="1" * 32))
+        (row,) = self.rows(0, "old.json")
+        self.assertEqual((row["picked"], row["notes"][-1]), ("v01", "runs v01"))
+        rows = {row["candidate"]: row for row in self.rows(0, "old.json", "later.json")}
+        self.assertIn("picks another variant: v01, now v02", rows["best"]["notes"])
+        self.assertIsNone(rows["v00_a"]["picked"])
+
     def test_missing_rounds_make_no_best(self):
         # v01 has no part in the slow rounds: its median is the lower one, though it is slower in each that both have.
         pair = [

@@ -134,6 +134,7 @@ class SelfTest(ProgramTest):
 
     def test_a_filter_that_selects_nothing_is_refused(self):
         self.expect(2, "--mage_selftest=null", "--benchmark_filter=nomatch", says="selects no benchmark")
+        self.expect(2, "--mage_selftest=order", "--benchmark_filter=gelu", says="is for the proof null_comparisons")
 
     def test_a_filter_that_selects_nothing_to_clone_is_mentioned(self):
         done = self.bench(

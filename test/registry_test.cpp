@@ -148,7 +148,8 @@ TEST(Registry, AVariantsFileNamesNoOtherVariantInItsCode) {
         const bool type = std::regex_match(name, found, numbered_type);
         if (!type && !std::regex_match(name, found, numbered)) continue;
         const auto stem = (type ? "v" : "") + found[1].str() + "_";
-        EXPECT_TRUE(variant.name.starts_with(stem)) << variant.source << " has a name of another: " << name;
+        EXPECT_TRUE(variant.name.starts_with(stem))
+            << variant.source << " has a name of another: " << name << "; rename it after " << variant.name;
       }
 }
 

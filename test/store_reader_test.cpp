@@ -286,6 +286,16 @@ TEST(StoreReader, RefusesEachBrokenField) {
   }
 }
 
+TEST(StoreReader, WhatWasPickedIsOneTextInAllRounds) {
+  auto store = example_store();
+  for (auto& row : store["benchmarks"]) row["mage"]["picked"] = "v07";
+  EXPECT_EQ(parse(store).benchmarks.front().picked, "v07");
+  for (const auto& wrong : {Json("v08"), Json(7), Json(nullptr)}) {
+    store["benchmarks"].back()["mage"]["picked"] = wrong;
+    EXPECT_THROW(static_cast<void>(parse(store)), std::runtime_error) << wrong;
+  }
+}
+
 TEST(StoreReader, ARowTwiceIsRefused) {
   auto store = example_store();
   store["benchmarks"].push_back(store["benchmarks"][1]);

@@ -66,6 +66,8 @@ def parse_spec(text: str) -> dict[str, str]:
         key, equals, value = item.partition("=")
         if not equals or key not in KEYS:
             raise TableError(f"'{item}' is no setting of a table; known: {', '.join(sorted(KEYS))}")
+        if key in spec:
+            raise TableError(f"{key}= twice")
         spec[key] = value
     if spec.get("ceiling", "yes") != "yes":
         raise TableError(f"ceiling={spec['ceiling']}: it is yes, or left out")
@@ -79,9 +81,16 @@ def read_medians(path: Path) -> dict[tuple[str, str, str, str], dict]:
     """Aggregates of a store by (family, variant, problem, mode)."""
     try:
         store = json.loads(path.read_text())
-        rows = {tuple(row["name"].split("/")): row for row in store["mage"]["aggregates"]}
-        if not all(row["median_us"] > 0 and isinstance(row["flags"], list) for row in rows.values()):
-            raise ValueError("a median that is not positive")
+        rows = {}
+        for row in store["mage"]["aggregates"]:
+            family, variant, problem, mode = row["name"].split("/")
+            rows[family, variant, problem, mode] = row
+            if not row["median_us"] > 0:
+                raise ValueError("a median that is not positive")
+            if not all(isinstance(text, str) for text in (*row["flags"], row.get("picked", ""))):
+                raise ValueError("a flag or a picked variant that is no text")
+            if row.get("ceiling"):
+                float(row["ceiling"]["fraction"])
         return rows
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TableError(f"{path}: not a readable store: {error!r}") from error
@@ -203,7 +212,7 @@ def render_torch(spec: str, root: Path) -> str:
         head += [f"{column.split('_')[1]} {mode}" for column in columns] + ["compile / best"]
     table = [["us", *head, "best runs"]]
     for family, problem in shapes:
-        line, runs = [problem if len(wanted) == 1 else f"{family} {problem}"], "-"
+        line, runs = [problem if len(wanted) == 1 else f"{family} {problem}"], []
         for mode in modes:
             found = [rows.get((family, column, problem, mode)) for column in columns]
             line += [
@@ -211,9 +220,12 @@ def render_torch(spec: str, root: Path) -> str:
             ]
             compiled, ours = found[1:]
             line.append(f"**{compiled['median_us'] / ours['median_us']:.3f}**" if compiled and ours else "-")
-            runs = ours.get("picked", runs) if ours else runs
-        table.append([*line, runs])
-    shown = {flag for row in rows.values() for flag in row["flags"]}
+            if ours and ours.get("picked", "-") not in runs:
+                runs.append(ours["picked"])
+        table.append([*line, " ".join(runs) or "-"])
+    if not any(key[1] in columns for key in rows):
+        raise TableError(f"{path} has none of {', '.join(columns)}: tools/torch_peers.py did not write it")
+    shown = {flag for key, row in rows.items() if key[1] in columns for flag in row["flags"]}
     legend = ", ".join(f"{LETTERS.get(flag, '?')} {flag}" for flag in sorted(shown))
     return "\n".join(markdown(table)) + "\n" + (f"\nFlags: {legend}.\n" if shown else "")
 
@@ -279,9 +291,16 @@ def main() -> int:
         if new == old:
             continue
         stale += 1
-        print(f"{page}: {'differs from its store; run tools/table.py on it' if options.check else 'rewritten'}")
         if not options.check:
-            page.write_text(new)
+            beside = page.with_name(page.name + ".part")
+            try:  # whole or not at all: a disk that fills up leaves the page that was there
+                beside.write_text(new)
+                beside.replace(page)
+            except OSError as error:
+                beside.unlink(missing_ok=True)
+                print(f"{page}: {error}", file=sys.stderr)
+                return 2
+        print(f"{page}: {'differs from its store; run tools/table.py on it' if options.check else 'rewritten'}")
     return 1 if options.check and stale else 0
 
 

@@ -96,9 +96,12 @@ class NullComparisons {
     result.data = {{"device", host_ ? "host" : "cuda"}, {"comparisons", Json::array()}, {"benchmarks", Json::array()}};
     if (host_) mark_on_host(result, context_.no_cuda_reason);
     add_dropouts(result, experiment);
-    if (context_.options.filter != "." && clones_.empty())
+    if (context_.options.filter != "." && clones_.empty()) {
       add_figure(result, "what --benchmark_filter selects",
                  "no GPU variant that runs here: the spin alone is compared");
+      result.reason +=
+          (result.reason.empty() ? "" : "; ") + std::string{"nothing that the filter selects was compared"};
+    }
     compare(plan, experiment, groups, result);
     for (std::size_t i = 0; i < plan.fixtures.size(); ++i)
       result.data["benchmarks"].push_back(

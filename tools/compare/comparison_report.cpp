@@ -78,6 +78,8 @@ using Fact = Field<Facts>;
 constexpr std::array facts{
     Fact{"name", [](const Facts& row) { return Json(row.candidate.name); }},
     Fact{"family", [](const Facts& row) { return Json(row.candidate.family); }},
+    Fact{"picked",
+         [](const Facts& row) { return row.candidate.picked.empty() ? Json(nullptr) : Json(row.candidate.picked); }},
     Fact{"problem", [](const Facts& row) { return Json(row.candidate.problem); }},
     Fact{"mode", [](const Facts& row) { return Json(row.candidate.mode); }},
     Fact{"candidate", [](const Facts& row) { return Json(row.candidate.variant); }},

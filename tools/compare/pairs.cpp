@@ -185,6 +185,10 @@ std::vector<std::string> notes_on(const Pair& pair, const Comparison& comparison
   if (claimed && comparison.wilcoxon_p_value && *comparison.wilcoxon_p_value >= options.alpha &&
       smallest_p_by_ranks(pair, comparison) < options.alpha)
     notes.push_back("ranks do not agree: p " + probability(comparison.wilcoxon_p_value) + " by Wilcoxon");
+  if (pair.baseline && pair.baseline->name == pair.candidate->name && pair.baseline->picked != pair.candidate->picked)
+    notes.push_back(fmt::format("picks another variant: {}, now {}", pair.baseline->picked, pair.candidate->picked));
+  else if (!pair.candidate->picked.empty())
+    notes.push_back("runs " + pair.candidate->picked);
   return notes;
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "tools/compare/pairs.hpp"
@@ -48,6 +49,8 @@ using Fact = Field<Facts>;
 constexpr std::array facts{
     Fact{"name", [](const Facts& row) { return Json(row.benchmark.name); }},
     Fact{"family", [](const Facts& row) { return Json(row.benchmark.family); }},
+    Fact{"picked",
+         [](const Facts& row) { return row.benchmark.picked.empty() ? Json(nullptr) : Json(row.benchmark.picked); }},
     Fact{"problem", [](const Facts& row) { return Json(row.benchmark.problem); }},
     Fact{"mode", [](const Facts& row) { return Json(row.benchmark.mode); }},
     Fact{"kind", [](const Facts& row) { return Json(to_string(row.kind)); }},
@@ -68,11 +71,14 @@ constexpr std::array facts{
     Fact{"boundary", [](const Facts& row) { return Json(boundary(row.benchmark.mode)); }},
 };
 
-/// By median; those that have all their rounds first, since a median without the slow rounds is too good.
+bool has_flag(const Entry& entry, const char* flag) { return std::ranges::count(entry.benchmark->flags, flag) > 0; }
+
+/// By median; those that have all their rounds first, since a median without the slow rounds is too good, and what is
+/// wrong on purpose last.
 void order_by_median(std::vector<Entry>& entries) {
   std::ranges::stable_sort(entries, {}, [](const Entry& entry) {
-    const auto& flags = entry.benchmark->flags;
-    return std::pair{std::ranges::find(flags, "missing_rounds") != flags.end(), median_us(*entry.benchmark)};
+    return std::tuple{has_flag(entry, "counter_example"), has_flag(entry, "missing_rounds"),
+                      median_us(*entry.benchmark)};
   });
 }
 
@@ -109,6 +115,7 @@ bool promote_faster(Ranked& ranked) {
   auto faster = entries.end();
   for (auto entry = entries.begin() + 1; entry != entries.end(); ++entry) {
     if (entry->comparison.word != Word::faster || std::ranges::count(ranked.tried, entry->benchmark) > 0) continue;
+    if (has_flag(*entry, "counter_example")) continue;
     if (faster == entries.end() || entry->comparison.ratio < faster->comparison.ratio) faster = entry;
   }
   if (faster == entries.end()) return false;
@@ -121,7 +128,7 @@ bool promote_faster(Ranked& ranked) {
 /// Where variants share other rounds with each other, each can be faster than the next in a circle.
 void mark_circles(Ranked& ranked) {
   for (auto& entry : ranked.best_first) {
-    if (entry.comparison.word != Word::faster) continue;
+    if (entry.comparison.word != Word::faster || has_flag(entry, "counter_example")) continue;
     entry.comparison.word = Word::inconclusive;
     entry.comparison.why = "no order: faster than the best in the rounds that both have, slower than another in others";
   }
