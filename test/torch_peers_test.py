@@ -2,20 +2,31 @@
 """tools/torch_peers.py without a GPU: its plan against mage_bench's, its arithmetic, and the store that mage_compare
 reads. What needs PyTorch is in torch_peers_math_test.py."""
 
+import contextlib
+import ctypes
+import errno
+import io
 import itertools
+import os
+import signal
 import statistics
+import subprocess
 import sys
+import types
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from compare_support import CompareTest
-from program_support import EXECUTABLE, SOURCE, ProgramTest, load_strict
+from program_support import EXECUTABLE, SOURCE, ProgramTest, environment, load_strict
 
 sys.path.insert(0, str(SOURCE / "tools"))
-from peers import families, store, timer
+import torch_peers
+from peers import families, measure, store, timer
 
 TOOL = SOURCE / "tools" / "torch_peers.py"
 BENCH = Path(EXECUTABLE)
+LIBRARY = BENCH.with_name("libmage_launch.so")  # only on demand
 LISTED = store.list_benchmarks(BENCH)
 ON_GPU = [entry["variant"] for entry in LISTED if entry["family"] == "gelu" and not entry["skipped"]]
 WHY_NO_CUDA = "built without CUDA: there is no GPU variant to stand beside"
@@ -34,10 +45,12 @@ class Plan(ProgramTest):
     def test_problems_are_those_of_the_build(self):
         done = self.tool("--out=x.json", "--families=gelu", f"--variants={ON_GPU[0]}", "--modes=graph", "--dry_run")
         self.assertEqual(done.returncode, 0, done.stderr)
-        planned = {tuple(name.split("/")) for name in done.stdout.split()}
+        lines = done.stdout.splitlines()
+        planned = {tuple(line.split("/")) for line in lines if line.startswith("gelu/")}
         problems = {entry["problem"] for entry in LISTED if entry["family"] == "gelu"}
         variants = ("torch_eager", "torch_compile", f"mage_{ON_GPU[0]}")
         self.assertEqual(planned, {("gelu", v, p, "graph") for v in variants for p in problems})
+        self.assertEqual(lines[len(planned) :], [f"rounds: 12 of 3 variants, problems: {len(problems)}"])
 
     def test_families_that_the_build_has_are_found_and_others_said(self):
         there = {entry["family"] for entry in LISTED}
@@ -60,9 +73,91 @@ class Plan(ProgramTest):
         self.refused("--modes: 'event'", "--out=x.json", "--modes=event")
         self.refused("--providers: 'eager,jax'", "--out=x.json", "--providers=eager,jax")
         self.refused("--rounds: '0'", "--out=x.json", "--rounds=0")
+        self.refused("no number from 1 to 1000", "--out=x.json", "--rounds=1001")
+        for fence in ("2", "\u0664", "-4", "10000000"):
+            self.refused("a multiple of 4 from 0 to 9999996", "--out=x.json", f"--fence={fence}")
+        self.refused("--compile_cache: names nothing", "--out=x.json", "--compile_cache=")
+        self.refused("--compile_cache=/dev/null/x cannot be written", "--out=x.json", "--compile_cache=/dev/null/x")
+        self.refused("--dry", "--out=x.json", "--dry")
         self.refused("--out", "--families=gelu")
         self.refused("build the target mage_bench", "--out=x.json", "--bench=no_such_program")
         self.assertEqual(self.files(), [])
+
+    def test_what_lists_no_benchmarks_is_no_mage_bench(self):
+        for says in ("", "words", '[{"mode": "event_cold"}]', "[1]", "7"):
+            program = self.program(f"echo '{says}'")
+            self.refused("program is no mage_bench", "--out=x.json", f"--bench={program}")
+
+    def program(self, body):
+        path = self.folder / "program"
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+        return path
+
+    def test_signals_while_planning(self):
+        handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # a child would go on ignoring it
+        self.addCleanup(signal.signal, signal.SIGINT, handler)
+        program = self.program("touch begun; exec sleep 30")
+        for number in (signal.SIGINT, signal.SIGTERM):
+            command = [sys.executable, TOOL, "--out=x.json", f"--bench={program}"]
+            process = subprocess.Popen(
+                command, cwd=self.folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+            self.addCleanup(self._end, process)
+            self.wait_for(process, (self.folder / "begun").exists, "planning begun")
+            process.send_signal(number)
+            _, said = process.communicate(timeout=20)
+            self.assertEqual((process.returncode, said), (130, "torch_peers.py: interrupted: nothing was measured\n"))
+            (self.folder / "begun").unlink()
+
+    @unittest.skipUnless(ON_GPU, WHY_NO_CUDA)
+    def test_a_dry_run_whose_output_cannot_be_written(self):
+        command = [sys.executable, TOOL, f"--bench={BENCH}", "--out=x.json", "--families=gelu", "--dry_run"]
+        command.append(f"--variants={ON_GPU[0]}")
+        reading, writing = os.pipe()
+        os.close(reading)
+        for stdout, code, says in ((writing, 0, ""), (os.open("/dev/full", os.O_WRONLY), 1, "cannot write to stdout")):
+            done = subprocess.run(
+                command, cwd=self.folder, env=environment(), stdout=stdout, stderr=subprocess.PIPE, text=True
+            )
+            os.close(stdout)
+            self.assertEqual(done.returncode, code, done.stderr)
+            said = [line for line in done.stderr.splitlines() if "this build has no family" not in line]
+            self.assertEqual(len(said), 1 if says else 0, said)
+            self.assertIn(says, done.stderr)
+
+    def test_a_dry_run_says_what_is_unsupported_and_not_balanced(self):
+        other = store.Variant("mage_w", "mage_bench", "w.cu", library_variant="w")
+        planned = [(PROBLEM, list(VARIANTS.values()), rounds) for rounds in (10, 12)]
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            torch_peers.print_plan(types.SimpleNamespace(modes=["graph"]), planned, [(PROBLEM, other)])
+        self.assertEqual(
+            printed.getvalue().splitlines()[6:],
+            [
+                "unsupported: gelu/mage_w/8x8/graph",
+                "rounds: 10 of 3 variants, problems: 1",
+                "rounds: 12 of 3 variants, problems: 1",
+                "not balanced: 10 is no multiple of 6",
+            ],
+        )
+
+    def test_a_variant_of_other_families_is_refused_with_their_names(self):
+        listed = [
+            {"family": family, "variant": variant, "skipped": False, "source": "a.cu"}
+            for family, variant in (("gelu", "a"), ("copy", "b"), ("layernorm", "b"))
+        ]
+        with self.assertRaisesRegex(store.UsageError, "it has a; families that have 'b': layernorm$"):
+            store.choose_ours(listed, "gelu", ["b"], ["gelu", "layernorm"])
+
+    def test_out_is_checked_by_a_dry_run_too(self):
+        self.refused("--out: names nothing", "--out=", "--dry_run")
+        self.refused("--out=. is a directory", "--out=.", "--dry_run")
+        (self.folder / "x.json").write_text("mine")
+        self.refused("x.json exists", "--out=x.json", "--dry_run")
+        (self.folder / "x.json.journal.jsonl").touch()
+        says = "by mage_bench --mage_recover=x.json.journal.jsonl --mage_overwrite, or"
+        self.refused(says, "--out=x.json", "--dry_run")
 
     def test_a_family_of_the_table_that_the_build_lacks_is_refused_by_name(self):
         listed = [entry for entry in LISTED if entry["family"] != "gelu"]
@@ -110,6 +205,12 @@ class Arithmetic(unittest.TestCase):
             self.assertEqual(len(set(pairs)), treatments * (treatments - 1))
         self.assertEqual([timer.default_rounds(n) for n in (1, 2, 3, 4)], [10, 10, 12, 12])
 
+    def test_an_order_leaves_the_kept_design_as_it_is(self):
+        before = timer.williams(4)
+        timer.steps_of(4, ["graph"], 8, "1")
+        self.assertEqual(timer.williams(4), before)
+        self.assertIsInstance(before, tuple)
+
     def test_steps_have_all_once_a_round_and_mode_and_are_repeatable(self):
         steps = timer.steps_of(3, ["event_cold", "graph"], 7, "1 a")
         self.assertEqual(len(set(steps)), 7 * 2 * 3)
@@ -131,6 +232,40 @@ class Arithmetic(unittest.TestCase):
         self.assertEqual(store.flags_of(5.0, samples, 2.0, True, (1980, 1900)), ["clock_moved", "floor_dominated"])
         samples.gate_missed = 1
         self.assertEqual(store.flags_of(5.0, samples, None, True, (None, None)), ["gate_missed", "unstable"])
+
+
+@unittest.skipUnless(LIBRARY.exists(), "needs libmage_launch.so")
+class NullPointers(unittest.TestCase):
+    def test_each_is_named(self):
+        library, one = timer.Library(LIBRARY), ctypes.c_int()
+        slots, gelu = (ctypes.c_void_p * 3)(), b"gelu/best/64x1024"
+        for name, arguments, says in (
+            ("launch_open", (None, slots, 3), "benchmark is null"),
+            ("launch_open", (gelu, None, 3), "pointers is null"),
+            ("launch_operands", (None,), "benchmark is null"),
+            ("launch_run", (None, None), "handle is null"),
+            ("timer_open", (0, None), "peak_gbytes_per_s is null"),
+            ("timer_round", (0, None, None), "index is null"),
+            ("timer_round", (0, one, None), "stream is null"),
+            ("timer_end", (None, one), "span_us is null"),
+            ("timer_end", (ctypes.c_double(), None), "held is null"),
+            ("timer_clock", (None,), "sm_mhz is null"),
+            ("timer_graph", (None, one, one), "graph is null"),
+            ("timer_graph", (None, None, one), "kernel_nodes is null"),
+            ("timer_graph", (None, one, None), "other_nodes is null"),
+            ("timer_graph_renew", (None,), "graph is null"),
+            ("timer_graph_replay", (None,), "graph is null"),
+        ):
+            result = getattr(library.raw, f"mage_{name}")(*arguments)
+            self.assertIn(result, (1, None), name)
+            self.assertEqual(str(library.error()), f"mage_{name}: {says}")
+
+    @unittest.skipUnless(ON_GPU, WHY_NO_CUDA)
+    def test_a_wrong_number_of_operands_is_said_before_any_is_read(self):
+        library, one = timer.Library(LIBRARY), (ctypes.c_void_p * 1)()
+        for many in (-1, 0, 2**31 - 1):
+            self.assertIsNone(library.raw.mage_launch_open(f"gelu/{ON_GPU[0]}/64x1024".encode(), one, many))
+            self.assertIn(f"has 3 operands, {many} pointers were given", str(library.error()))
 
 
 PROBLEM = store.Problem("gelu", "8x8", 8, 8, {"flops": 384.0, "bytes_read": 288.0, "bytes_written": 256.0})
@@ -211,6 +346,24 @@ class Store(CompareTest):
         journal.append({"kind": "end", "interrupted": False})
         journal.close()
         self.assertTrue(load_strict((self.folder / "peers.json").read_text())["mage"]["complete"])
+
+    def test_a_full_disk_is_no_fault_of_the_variant(self):
+        journal = self.journal()
+        journal.file.close()
+        journal.file = mock.Mock()
+        journal.file.write.side_effect = OSError(errno.ENOSPC, "No space left on device")
+        run = mock.Mock()
+        says = "No space left on device; .*: mage_bench --mage_recover=.*/peers.json.journal.jsonl$"
+        with self.assertRaisesRegex(store.JournalError, says):
+            measure.Run.guarded(run, None, None, ["graph"], lambda: journal.append({"kind": "end"}))
+        run.drop.assert_not_called()
+
+    def test_a_store_that_cannot_be_made_says_how_to_make_it(self):
+        journal = self.journal()
+        (self.folder / "peers.json").mkdir()
+        with self.assertRaisesRegex(store.JournalError, "mage_bench --mage_recover="):
+            journal.save()
+        journal.file.close()
 
     def test_nothing_measured_leaves_nothing(self):
         journal = store.Journal(BENCH, self.folder / "none.json")

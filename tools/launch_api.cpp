@@ -8,6 +8,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mage_bench/cuda.hpp"
@@ -30,6 +31,13 @@ int guarded(const char* function, Body&& body) {
   }
 }
 
+/// What the caller has to give.
+template <class T>
+T* given(T* pointer, const char* name) {
+  if (pointer == nullptr) throw std::invalid_argument{std::string{name} + " is null"};
+  return pointer;
+}
+
 struct Opened {
   mage::AnyArgs args;  // lives as long as the launch that may point into it
   mage::Launch launch;
@@ -50,21 +58,19 @@ Named find(const std::string& benchmark) {
   const auto name = benchmark.substr(first + 1, second - first - 1);
   const auto* variant = family->find_variant(name);
   if (variant == nullptr || variant->skipped) throw std::invalid_argument{"this build has no variant '" + name + "'"};
-  if (variant->on_host())
-    throw std::invalid_argument{"'" + name + "' runs on the host: it cannot take device pointers"};
   const auto problem = family->parse(benchmark.substr(second + 1));
   if (!problem) throw std::invalid_argument{"'" + benchmark.substr(second + 1) + "' is no problem of the family"};
   if (!mage::accepts(*variant, *problem)) throw std::invalid_argument{"the variant does not accept this problem"};
   return {family, variant, *problem};
 }
 
-std::unique_ptr<Opened> open(const std::string& benchmark, const std::vector<void*>& pointers) {
+std::unique_ptr<Opened> open(const std::string& benchmark, void* const* pointers, int count) {
   const auto [family, variant, problem] = find(benchmark);
   const auto operands = family->operands(problem);
-  if (operands.size() != pointers.size())
+  if (std::cmp_not_equal(operands.size(), count))  // before any pointer is read
     throw std::invalid_argument{"the problem has " + std::to_string(operands.size()) + " operands, " +
-                                std::to_string(pointers.size()) + " pointers were given"};
-  auto args = family->bind(problem, mage::Pointers{pointers});
+                                std::to_string(count) + " pointers were given"};
+  auto args = family->bind(problem, mage::Pointers{std::vector<void*>(pointers, pointers + count)});
   auto launch = mage::prepare(*variant, problem, args);
   return std::make_unique<Opened>(Opened{std::move(args), std::move(launch)});
 }
@@ -80,6 +86,7 @@ std::string operands_of(const std::string& benchmark) {
 
 /// The device that spans are taken on; one a process.
 std::unique_ptr<mage::Device> timing_device;
+int timing_index = 0;
 
 mage::Device& timer() {
   if (!timing_device) throw std::logic_error{"call mage_timer_open first"};
@@ -130,18 +137,20 @@ extern "C" {
 /// What the newest call of this thread that failed has to say.
 const char* mage_launch_error() { return error_text.c_str(); }
 
-/// An operation "family/variant/problem" on `count` device pointers, one an operand in the contract's order (inputs,
-/// outputs; contiguous, 16-byte aligned). Null on failure. The handle is released by mage_launch_close.
+/// An operation "family/variant/problem" on `count` pointers, of the host for a host variant, one an operand in the
+/// contract's order (inputs, outputs; contiguous, 16-byte aligned). Null on failure. The handle is released by
+/// mage_launch_close.
 void* mage_launch_open(const char* benchmark, void* const* pointers, int count) {
   Opened* opened = nullptr;
   guarded("mage_launch_open",
-          [&] { opened = open(benchmark, std::vector<void*>(pointers, pointers + count)).release(); });
+          [&] { opened = open(given(benchmark, "benchmark"), given(pointers, "pointers"), count).release(); });
   return opened;
 }
 
 /// Enqueues the operation on `stream`, a cudaStream_t. 0, or 1 where it threw.
 int mage_launch_run(void* handle, void* stream) {
-  return guarded("mage_launch_run", [&] { static_cast<Opened*>(handle)->launch(mage::StreamHandle{stream}); });
+  return guarded("mage_launch_run",
+                 [&] { static_cast<Opened*>(given(handle, "handle"))->launch(mage::StreamHandle{stream}); });
 }
 
 /// Waits for `stream`. 0, or 1 where a launch or what it ran failed: a failing launch must not pass for a fast one.
@@ -159,7 +168,8 @@ void mage_launch_close(void* handle) { delete static_cast<Opened*>(handle); }
 /// NAME:out:ELEMENTS with spaces between. Null on failure; good until this thread's next call.
 const char* mage_launch_operands(const char* benchmark) {
   thread_local std::string text;
-  return guarded("mage_launch_operands", [&] { text = operands_of(benchmark); }) == 0 ? text.c_str() : nullptr;
+  const auto list = [&] { text = operands_of(given(benchmark, "benchmark")); };
+  return guarded("mage_launch_operands", list) == 0 ? text.c_str() : nullptr;
 }
 
 // The timer: what mage_bench's samplers ask of their device. Each returns 0, or 1 where it failed.
@@ -167,7 +177,12 @@ const char* mage_launch_operands(const char* benchmark) {
 /// Once, before all others of mage_timer_*. `peak_gbytes_per_s` is the memory's, 0 where unknown.
 int mage_timer_open(int device, double* peak_gbytes_per_s) {
   return guarded("mage_timer_open", [&] {
-    if (!timing_device) timing_device = mage::make_cuda_device(device);
+    given(peak_gbytes_per_s, "peak_gbytes_per_s");
+    if (!timing_device) {
+      timing_device = mage::make_cuda_device(device);
+      timing_index = device;
+    }
+    if (device != timing_index) throw std::logic_error{"the timer is open on device " + std::to_string(timing_index)};
     *peak_gbytes_per_s = timing_device->info().peak_gbytes_per_s;
   });
 }
@@ -175,6 +190,8 @@ int mage_timer_open(int device, double* peak_gbytes_per_s) {
 /// Goes on on the stream of this round, without any persisting carve-out of L2. `stream` is a cudaStream_t.
 int mage_timer_round(int round, int* index, void** stream) {
   return guarded("mage_timer_round", [&] {
+    given(index, "index");
+    given(stream, "stream");
     *index = timer().change_stream(round);
     timer().reset_persisting_l2();
     *stream = timer_stream();
@@ -193,6 +210,8 @@ int mage_timer_begin(double delay_us, int cold) {
 /// Ends the span and waits. `held` is 0 where the device did not wait for all of it to be enqueued.
 int mage_timer_end(double* span_us, int* held) {
   return guarded("mage_timer_end", [&] {
+    given(span_us, "span_us");
+    given(held, "held");
     timer().record(mage::Stamp::end);
     *held = timer().reached(mage::Stamp::begin) ? 0 : 1;
     timer().synchronize();
@@ -211,6 +230,7 @@ int mage_timer_empty() {
 /// The SM clock by a short spin; 0 where it is not known.
 int mage_timer_clock(double* sm_mhz) {
   return guarded("mage_timer_clock", [&] {
+    given(sm_mhz, "sm_mhz");
     const auto probe = timer().probe_clock();
     *sm_mhz = probe ? probe->sm_mhz : 0;
   });
@@ -221,7 +241,9 @@ int mage_timer_clock(double* sm_mhz) {
 void* mage_timer_graph(void* graph, int* kernel_nodes, int* other_nodes) {
   TimedGraph* opened = nullptr;
   guarded("mage_timer_graph", [&] {
-    opened = new TimedGraph{static_cast<cudaGraph_t>(graph)};
+    given(kernel_nodes, "kernel_nodes");
+    given(other_nodes, "other_nodes");
+    opened = new TimedGraph{static_cast<cudaGraph_t>(given(graph, "graph"))};
     *kernel_nodes = opened->kernel_nodes;
     *other_nodes = opened->other_nodes;
   });
@@ -230,11 +252,11 @@ void* mage_timer_graph(void* graph, int* kernel_nodes, int* other_nodes) {
 
 /// Instantiates it anew, as every round does.
 int mage_timer_graph_renew(void* graph) {
-  return guarded("mage_timer_graph_renew", [&] { static_cast<TimedGraph*>(graph)->renew(); });
+  return guarded("mage_timer_graph_renew", [&] { static_cast<TimedGraph*>(given(graph, "graph"))->renew(); });
 }
 
 int mage_timer_graph_replay(void* graph) {
-  return guarded("mage_timer_graph_replay", [&] { static_cast<TimedGraph*>(graph)->replay(); });
+  return guarded("mage_timer_graph_replay", [&] { static_cast<TimedGraph*>(given(graph, "graph"))->replay(); });
 }
 
 void mage_timer_graph_close(void* graph) { delete static_cast<TimedGraph*>(graph); }

@@ -16,14 +16,30 @@ import re
 import signal
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+
+def exit_at_once(*_) -> None:
+    os.write(2, b"torch_peers.py: interrupted: nothing was measured\n")
+    os._exit(130)
+
+
+def on_signals(handler) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as a shell has it of what runs in the background
+            signal.signal(number, handler)
+
+
+if __name__ == "__main__":
+    on_signals(exit_at_once)  # importing PyTorch takes seconds
+
 from peers import families, store, timer  # noqa: E402
 from peers.measure import COMPILE_MODES, MODES, Run, say  # noqa: E402
-from peers.store import UsageError, Variant  # noqa: E402
+from peers.store import JournalError, UsageError, Variant  # noqa: E402
 
 PROVIDERS = ("eager", *COMPILE_MODES)
 
@@ -39,22 +55,33 @@ def words(known: tuple[str, ...] | None):
     return parse
 
 
-def count(text: str) -> int:
-    if not re.fullmatch(r"[1-9]\d{0,4}", text):
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 to 99999")
-    return int(text)
+def count(most: int):
+    def parse(text: str) -> int:
+        if not re.fullmatch("[1-9][0-9]{0,4}", text) or int(text) > most:
+            raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 to {most}")
+        return int(text)
+
+    return parse
+
+
+def path(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("names nothing")
+    return Path(text)
 
 
 def multiple_of_four(text: str) -> int:
-    if not re.fullmatch(r"\d{1,7}", text) or int(text) % 4:
-        raise argparse.ArgumentTypeError(f"'{text}' is no multiple of 4: operands are aligned to 16 bytes")
+    if not re.fullmatch("[0-9]{1,7}", text) or int(text) % 4:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a multiple of 4 from 0 to 9999996")
     return int(text)
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument(
-        "--out", type=Path, required=True, help="the store to write; an existing one is not overwritten"
+        "--out", type=path, required=True, help="the store to write; an existing one is not overwritten"
     )
     parser.add_argument(
         "--families", type=words(None), help=f"of {','.join(families.FAMILIES)} [all that this build has]"
@@ -68,38 +95,51 @@ def parse_arguments():
         help=f"of {','.join(PROVIDERS)} [eager,compile]",
     )
     parser.add_argument("--variants", type=words(None), default=["best"], help="of ours, measured as mage_NAME [best]")
-    parser.add_argument("--rounds", type=count, help="[at least 10, a whole number of balanced designs]")
-    parser.add_argument("--event_samples", type=count, default=25, help="a round [%(default)s]")
-    parser.add_argument("--graph_samples", type=count, default=8, help="a round [%(default)s]")
-    parser.add_argument("--seed", type=count, default=1, help="of the inputs and the order [%(default)s]")
+    parser.add_argument("--rounds", type=count(1000), help="[at least 10, a whole number of balanced designs]")
+    parser.add_argument("--event_samples", type=count(99999), default=25, help="a round [%(default)s]")
+    parser.add_argument("--graph_samples", type=count(99999), default=8, help="a round [%(default)s]")
+    parser.add_argument("--seed", type=count(99999), default=1, help="of the inputs and the order [%(default)s]")
     parser.add_argument("--bench", type=Path, default=ROOT / "build/gpu/mage_bench")
     parser.add_argument("--library", type=Path, default=ROOT / "build/gpu/libmage_launch.so")
     parser.add_argument(
         "--fence", type=multiple_of_four, default=families.FENCE, help="elements around an operand [%(default)s]"
     )
     parser.add_argument(
-        "--compile_cache", type=Path, help="folder in which torch.compile keeps what it made [none kept]"
+        "--compile_cache", type=path, help="folder in which torch.compile keeps what it made [none kept]"
     )
     parser.add_argument("--dry_run", action="store_true", help="print what would be measured, and exit; needs no GPU")
     return parser.parse_args()
 
 
 def plan_of(arguments, listed):
-    """[(problem, variants, steps)], and what the store says of it."""
-    chosen, lacking = store.choose_families(listed, list(families.FAMILIES), arguments.families)
+    """[(problem, variants, rounds)] to measure, and [(problem, variant)] that the variant does not take."""
+    known = list(families.FAMILIES)
+    chosen, lacking = store.choose_families(listed, known, arguments.families)
     if lacking:
         say(f"this build has no family {', '.join(lacking)}: not measured")
     problems = store.choose_problems(listed, chosen, arguments.problems)
     theirs = [Variant(f"torch_{provider}", "pytorch", "tools/peers/families.py") for provider in arguments.providers]
-    ours = {family: store.choose_ours(listed, family, arguments.variants) for family in chosen}
-    planned, unsupported, fixtures, orders, balanced = [], [], [], [], True
+    ours = {family: store.choose_ours(listed, family, arguments.variants, known) for family in chosen}
+    planned, unsupported = [], []
     for problem in problems:
         variants = list(theirs)
         for variant in ours[problem.family]:
             takes = store.of_variant(listed, problem, variant.library_variant)["accepts"]
             (variants if takes else unsupported).append(variant if takes else (problem, variant))
-        rounds = arguments.rounds or timer.default_rounds(len(variants))
-        balanced = balanced and rounds % len(timer.williams(len(variants))) == 0
+        planned.append((problem, variants, arguments.rounds or timer.default_rounds(len(variants))))
+    return planned, unsupported
+
+
+def unbalanced(planned) -> list[tuple[int, int]]:
+    """(rounds, length of the design) where the rounds are no whole number of designs."""
+    pairs = dict.fromkeys((rounds, len(timer.williams(len(variants)))) for _, variants, rounds in planned)
+    return [(rounds, design) for rounds, design in pairs if rounds % design]
+
+
+def order_of(arguments, planned, unsupported):
+    """The steps of each planned problem, and what the store says of them."""
+    fixtures, orders, all_steps = [], [], []
+    for problem, variants, rounds in planned:
         steps = timer.steps_of(
             len(variants), arguments.modes, rounds, f"{arguments.seed} {problem.family} {problem.name}"
         )
@@ -110,12 +150,37 @@ def plan_of(arguments, listed):
                 fixtures.append(store.name_of(problem, variant, mode))
         numbered = [[places[index, mode], number] for number, mode, index in steps]
         orders.append({"family": problem.family, "problem": problem.name, "traced": False, "steps": numbered})
-        planned.append((problem, variants, steps))
+        all_steps.append(steps)
     fixtures += [store.name_of(*pair, mode) for pair in unsupported for mode in arguments.modes]
-    return planned, unsupported, balanced, {"fixtures": fixtures, "problems": orders}
+    return all_steps, {"fixtures": fixtures, "problems": orders}
 
 
-def options_of(arguments, balanced: bool) -> dict:
+def print_plan(arguments, planned, unsupported) -> int:
+    modes = arguments.modes
+    lines = [store.name_of(problem, v, mode) for problem, variants, _ in planned for v in variants for mode in modes]
+    lines += [f"unsupported: {store.name_of(*pair, mode)}" for pair in unsupported for mode in modes]
+    sets = Counter((rounds, len(variants)) for _, variants, rounds in planned)
+    lines += [f"rounds: {rounds} of {size} variants, problems: {many}" for (rounds, size), many in sets.items()]
+    lines += [f"not balanced: {rounds} is no multiple of {design}" for rounds, design in unbalanced(planned)]
+    try:
+        print("\n".join(lines), flush=True)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer fails again at the exit otherwise
+        if isinstance(error, BrokenPipeError):  # as of `| head`
+            return 0
+        raise RuntimeError(f"cannot write to stdout: {error.strerror}") from error
+    return 0
+
+
+def make_cache(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise UsageError(f"--compile_cache={folder} cannot be written: {error.strerror}; name another") from error
+
+
+def options_of(arguments, planned) -> dict:
     return {
         "filter": f"tools/torch_peers.py --problems={arguments.problems}",
         "modes": arguments.modes,
@@ -123,7 +188,7 @@ def options_of(arguments, balanced: bool) -> dict:
         "samples": {"event_cold": arguments.event_samples, "graph": arguments.graph_samples},
         "seed": arguments.seed,
         "device": 0,
-        "balanced": balanced,
+        "balanced": not unbalanced(planned),
         "fence": arguments.fence,
     }
 
@@ -164,7 +229,7 @@ def raise_interrupt(*_) -> None:
     raise KeyboardInterrupt
 
 
-def measure(arguments, listed, planned, unsupported, balanced: bool, plan: dict) -> int:
+def measure(arguments, listed, planned, unsupported) -> int:
     torch = families.torch
     torch.set_float32_matmul_precision("highest")  # no TF32, as the contracts have it
     try:
@@ -176,16 +241,16 @@ def measure(arguments, listed, planned, unsupported, balanced: bool, plan: dict)
     # A kernel of ours that is there anyway: its run says what there is to say of the machine and the build.
     smallest = min(planned, key=lambda item: item[0].rows * item[0].cols)[0]
     probe = store.probe_run(arguments.bench, store.some_benchmark(listed, smallest))
+    all_steps, plan = order_of(arguments, planned, unsupported)
     journal = store.Journal(arguments.bench, arguments.out)
-    journal.append(store.header_of(probe, versions(arguments), options_of(arguments, balanced), plan))
+    journal.append(store.header_of(probe, versions(arguments), options_of(arguments, planned), plan))
     run = Run(arguments, listed, clock, journal, plan)
     for problem, variant in unsupported:
         for mode in arguments.modes:
             run.status(store.name_of(problem, variant, mode), "unsupported", "the variant does not accept this problem")
     interrupted = broken = False
-    signal.signal(signal.SIGTERM, raise_interrupt)
     try:
-        for index, (problem, variants, steps) in enumerate(planned):
+        for index, ((problem, variants, _), steps) in enumerate(zip(planned, all_steps, strict=True)):
             run.measure(problem, variants, steps)
             run.forget()
             if index + 1 == len(planned) or planned[index + 1][0].family != problem.family:
@@ -208,29 +273,34 @@ def measure(arguments, listed, planned, unsupported, balanced: bool, plan: dict)
 
 def main() -> int:
     arguments = parse_arguments()
+    on_signals(raise_interrupt)
+    begun = False
     try:
-        listed = store.list_benchmarks(arguments.bench)
-        planned, unsupported, balanced, plan = plan_of(arguments, listed)
+        store.check_out(arguments.out)
+        if arguments.compile_cache and not arguments.dry_run:
+            make_cache(arguments.compile_cache)
+        planned, unsupported = plan_of(arguments, listed := store.list_benchmarks(arguments.bench))
         if arguments.dry_run:
-            for name in plan["fixtures"]:
-                print(name)
-            return 0
-        if arguments.out.exists():
-            raise UsageError(f"{arguments.out} exists; nothing is overwritten: choose another --out, or move it away")
+            return print_plan(arguments, planned, unsupported)
         if reason := why_no_gpu():
-            print(f"torch_peers.py: {reason}", file=sys.stderr)
+            say(reason)
             return 3
         with tempfile.TemporaryDirectory(prefix="torch_peers_", ignore_cleanup_errors=True) as temporary:
             cache = arguments.compile_cache.resolve() if arguments.compile_cache else Path(temporary)
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
             os.environ["TRITON_CACHE_DIR"] = str(cache / "triton")
-            return measure(arguments, listed, planned, unsupported, balanced, plan)
+            begun = True
+            return measure(arguments, listed, planned, unsupported)
     except UsageError as error:
-        print(f"torch_peers.py: {error}", file=sys.stderr)
+        say(str(error))
         return 2
-    except RuntimeError as error:
-        print(f"torch_peers.py: {error}", file=sys.stderr)
+    except (JournalError, RuntimeError, OSError) as error:
+        say(str(error))
         return 1
+    except KeyboardInterrupt:  # outside of the rounds
+        left = begun and store.journal_of(arguments.out).exists()
+        say(f"interrupted: {store.how_to_recover(arguments.out) if left else 'nothing was measured'}")
+        return 130
 
 
 if __name__ == "__main__":

@@ -207,6 +207,8 @@ class Run:
         """Runs the body; whatever it throws becomes the variant's status in these modes, and it is out of them."""
         try:
             body()
+        except store.JournalError:  # of the disk, and no fault of the variant
+            raise
         except WrongError as error:
             self.drop(session, variant, self.modes, "wrong", str(error))
         except Exception as error:  # whatever a compiler throws is what is written down

@@ -18,10 +18,18 @@ SCHEMA = "mage_bench/store/1"
 FLOOR_FACTOR = 3
 INVALID_SHARE = 0.2
 PLAIN = re.compile(r"(\d+)x(\d+)")
+LISTED = (  # what this tool reads of mage_bench --mage_list=json
+    *("name", "family", "variant", "problem", "mode", "provider", "source", "parent", "skipped", "accepts"),
+    *("flops", "bytes_read", "bytes_written"),
+)
 
 
 class UsageError(Exception):
     """What the user can mend, in words."""
+
+
+class JournalError(Exception):
+    """What was measured cannot be written down."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +67,13 @@ def run_bench(bench: Path, *flags: str, may_be_empty: bool = False) -> str:
 
 def list_benchmarks(bench: Path) -> list[dict]:
     """All that this build has on a GPU, once a problem: the lists of problems and of work are the families' own."""
-    listed = json.loads(run_bench(bench, "--mage_list=json", "--benchmark_filter=.", "--mage_modes=event_cold"))
-    return [entry for entry in listed if entry["mode"] == "event_cold"]
+    try:
+        listed = json.loads(run_bench(bench, "--mage_list=json", "--benchmark_filter=.", "--mage_modes=event_cold"))
+        for entry in listed:
+            _ = [entry[field] for field in LISTED]
+        return [entry for entry in listed if entry["mode"] == "event_cold"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{bench} is no mage_bench: it does not list benchmarks; name one by --bench") from error
 
 
 def choose_families(listed: list[dict], known: list[str], wanted: list[str] | None) -> tuple[list[str], list[str]]:
@@ -99,13 +112,19 @@ def choose_problems(listed: list[dict], families: list[str], pattern: str) -> li
     return sorted(problems.values(), key=lambda problem: families.index(problem.family))
 
 
-def choose_ours(listed: list[dict], family: str, names: list[str]) -> list[Variant]:
-    there = {entry["variant"]: entry for entry in listed if entry["family"] == family and not entry["skipped"]}
-    on_gpu = [name for name, entry in there.items() if not entry["source"].endswith(".cpp")]
+def on_gpu(listed: list[dict], family: str) -> dict[str, dict]:
+    own = [entry for entry in listed if entry["family"] == family and not entry["skipped"]]
+    return {entry["variant"]: entry for entry in own if not entry["source"].endswith(".cpp")}
+
+
+def choose_ours(listed: list[dict], family: str, names: list[str], known: list[str]) -> list[Variant]:
+    there = on_gpu(listed, family)
     for name in names:
-        if name not in on_gpu:
+        if name not in there:
+            having = ", ".join(other for other in known if name in on_gpu(listed, other)) or "none"
             raise UsageError(
-                f"--variants: {family} has no GPU variant '{name}' in this build; it has {', '.join(on_gpu) or 'none'}"
+                f"--variants: {family} has no GPU variant '{name}' in this build; it has {', '.join(there) or 'none'}; "
+                f"families that have '{name}': {having}"
             )
     return [
         Variant(
@@ -267,27 +286,56 @@ def row_of(problem: Problem, variant: Variant, mode: str, samples, block: dict) 
     return row
 
 
+def journal_of(out: Path) -> Path:
+    return out.with_name(out.name + ".journal.jsonl")
+
+
+def how_to_recover(out: Path) -> str:
+    """A store that was saved in mid-run is in the way of the whole one."""
+    return f"mage_bench --mage_recover={journal_of(out)}" + (" --mage_overwrite" if out.exists() else "")
+
+
+def check_out(out: Path) -> None:
+    try:
+        if out.is_dir():
+            raise UsageError(f"--out={out} is a directory: name a file")
+        if journal_of(out).exists():
+            raise UsageError(
+                f"{journal_of(out)} exists: an earlier run did not end, or still runs; make its store by "
+                f"{how_to_recover(out)}, or move it away"
+            )
+        if out.exists():
+            raise UsageError(f"{out} exists; nothing is overwritten: choose another --out, or move it away")
+    except OSError as error:
+        raise UsageError(f"--out={out}: {error.strerror}; choose another") from error
+
+
 class Journal:
     """What was measured, line by line, and the store that is made of it."""
 
     def __init__(self, bench: Path, out: Path):
         self.bench, self.out = bench, out
-        self.path = out.with_name(out.name + ".journal.jsonl")
-        for path in (out, self.path):
-            if path.exists():
-                raise UsageError(f"{path} exists; nothing is overwritten: choose another --out, or move it away")
+        self.path = journal_of(out)
+        check_out(out)
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
-            self.file = self.path.open("x")
+            self.file = self.path.open("xb", buffering=0)  # what failed is not written again later
         except OSError as error:
             raise UsageError(f"cannot create {self.path}: {error.strerror}; choose another --out") from error
         self.saved = False
         self.rows = 0
 
     def append(self, entry: dict) -> None:
-        self.file.write(json.dumps(entry, allow_nan=False) + "\n")
-        self.file.flush()
+        line = (json.dumps(entry, allow_nan=False) + "\n").encode()
+        try:
+            while line:
+                line = line[self.file.write(line) :]
+        except OSError as error:
+            raise self.error(f"cannot write {self.path}: {error.strerror}") from error
         self.rows += entry["kind"] == "row"
+
+    def error(self, what: str) -> JournalError:
+        return JournalError(f"{what}; free space, then make a store of what was measured: {how_to_recover(self.out)}")
 
     def save(self) -> None:
         """Makes the store of all that is in the journal so far."""
@@ -295,7 +343,10 @@ class Journal:
             return
         overwrite = ["--mage_overwrite"] if self.saved else []
         flags = [f"--mage_recover={self.path}", f"--benchmark_out={self.out}", *overwrite]
-        run_bench(self.bench, *flags, may_be_empty=True)
+        try:
+            run_bench(self.bench, *flags, may_be_empty=True)
+        except (RuntimeError, UsageError) as error:
+            raise self.error(str(error)) from error
         self.saved = True
 
     def close(self) -> None:

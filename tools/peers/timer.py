@@ -3,6 +3,7 @@
 through libmage_launch.so. The samplers follow bench/sampler_event_cold.cpp and bench/sampler_graph.cpp."""
 
 import ctypes
+import functools
 import random
 import statistics
 import time
@@ -223,13 +224,14 @@ class GraphInstance:
             self.library.raw.mage_timer_graph_close(self.handle)
 
 
-def williams(treatments: int) -> list[list[int]]:
+@functools.cache
+def williams(treatments: int) -> tuple[tuple[int, ...], ...]:
     """Orders in which each treatment follows each other one equally often; as bench/plan_order.cpp has it."""
     if treatments == 1:
-        return [[0]]
+        return ((0,),)
     zigzag = [0, *((i + 1) // 2 if i % 2 else treatments - (i + 1) // 2 for i in range(1, treatments))]
-    rows = [[(treatment + shift) % treatments for treatment in zigzag] for shift in range(treatments)]
-    return rows + [row[::-1] for row in rows] if treatments % 2 else rows
+    rows = [tuple((treatment + shift) % treatments for treatment in zigzag) for shift in range(treatments)]
+    return tuple(rows + [row[::-1] for row in rows] if treatments % 2 else rows)
 
 
 def default_rounds(treatments: int, at_least: int = 10) -> int:
@@ -241,7 +243,7 @@ def default_rounds(treatments: int, at_least: int = 10) -> int:
 def balanced_order(treatments: int, rounds: int, source: random.Random) -> list[list[int]]:
     order = []
     while len(order) < rounds:
-        design, label = williams(treatments), list(range(treatments))
+        design, label = list(williams(treatments)), list(range(treatments))
         source.shuffle(label)
         source.shuffle(design)
         order += [[label[treatment] for treatment in row] for row in design]
