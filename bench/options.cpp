@@ -217,10 +217,8 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
           ->group(actions);
   app.add_option(
          "--mage_selftest_repeats", options.selftest_repeats,
-         "How often statistical proofs repeat what they count: comparisons a pair (null_comparisons, 2 by default), "
-         "trials (sensitivity, 20), pairs of rounds (order, 10), passes (known_duration, 4), samples (triangulation, 30; "
-         "cache_policy, 31), simulated experiments (statistics_coverage, 2000). A proof with fewer than its own "
-         "says so")
+         "How often statistical proofs repeat what they count: comparisons a pair, trials, rounds, passes, samples, "
+         "simulated experiments [each its own]. A proof with fewer than its own says so")
       ->check(CLI::Range(1, 100000))
       ->needs(selftest)
       ->group(actions);

@@ -308,6 +308,14 @@ class Views(CompareTest):
             [(row["kind"], row["rank"]) for row in host], [(k, n) for k in ("gpu", "host") for n in (1, 2)]
         )
 
+    def test_a_commit_with_changes_is_none(self):
+        changed = store([benchmark("f/v00_a/p/event", 5.0), benchmark("f/v01_a/p/event", 5.0)])
+        changed["mage"]["provenance"]["git_dirty"] = True
+        write(self.folder, "changed.json", changed)
+        done = self.compare(0, "changed.json")
+        self.assertIn("commit 0123456789ab with changes,", done.stdout)
+        self.assertNotIn("with changes", self.compare(1, "run.json").stdout)
+
     def test_a_counter_example_is_never_the_best(self):
         wrong = benchmark("f/v01_wrong/p/event", 1.0, flags=["counter_example"])
         write(self.folder, "wrong.json", store([wrong, benchmark("f/v00_right/p/event", 5.0)]))

@@ -87,6 +87,7 @@ class SelfTest(ProgramTest):
         for proof in mage["selftest"]:
             self.assertEqual(proof["data"]["device"], "host")
             self.assertTrue(proof["reason"].startswith("measured on the host: no CUDA device"), proof["reason"])
+            self.assertRegex(proof["reason"], r"; repeated 2 times instead of its own \d+: weaker")
             self.assertTrue(proof["claim"])
             self.assertIn(f"{proof['name']}: {proof['claim']}\n", done.stdout)
             self.assertIn(f"{proof['name']}: {proof['outcome']}: ", done.stdout)
@@ -97,6 +98,9 @@ class SelfTest(ProgramTest):
             self.assertEqual(proof["outcome"] == "failed", any_failed)
         self.check_samples(dict(zip(names, (proof["data"] for proof in mage["selftest"]), strict=True)))
         self.assertRegex(done.stdout, r"4 proofs: \d passed, \d failed, 0 skipped, 0 unavailable\n")
+        passed = outcomes.count("passed")
+        if passed:
+            self.assertIn(f"\n{passed} of those that passed ran on the host", done.stdout)
         self.assertIn("store: store.json (4 proofs)", done.stdout)
         self.assertEqual(self.files(), ["store.json"])
 

@@ -22,7 +22,7 @@ bool Context::interrupted() const { return interrupt_signal != 0; }
 
 int Context::repeats_or(int own, int least) {
   if (repeats == 0) return own;
-  weakened = weakened || repeats < own;
+  if (repeats < own) own_repeats = own;
   return std::max(repeats, least);
 }
 

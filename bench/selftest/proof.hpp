@@ -42,7 +42,7 @@ struct Context {
   std::string no_cuda_reason;                  ///< why, where it is null
   int repeats = 0;                             ///< --mage_selftest_repeats; 0: the proof's own
   std::function<void(double share)> progress;  ///< 0 to 1
-  bool weakened = false;                       ///< repeats_or() gave less than the proof's own
+  int own_repeats = 0;                         ///< the proof's own, where repeats_or() gave fewer
   [[nodiscard]] bool interrupted() const;      ///< a proof returns what it has
   /// What was asked for, `least` at least, or the proof's own number where nothing was.
   [[nodiscard]] int repeats_or(int own, int least = 1);

@@ -126,7 +126,7 @@ class SelfTest {
                         fmt::format("{}, proof {} of {}", proof.name, done() + 1, chosen_.size()));
     };
     progress(0);
-    Context context{options_, devices_, no_cuda_reason_, options_.selftest_repeats, progress, false};
+    Context context{options_, devices_, no_cuda_reason_, options_.selftest_repeats, progress, 0};
     const auto result = run_proof(proof, context);
     record_.append(entry_of(proof, result, seconds_since(begin)));
     outcomes_.push_back(result.outcome);
@@ -208,9 +208,9 @@ ProofResult run_proof(const Proof& proof, Context& context) {
     result.reason = "interrupted: what it has seen so far proves nothing";
     return result;
   }
-  if (context.weakened)
-    result.reason += fmt::format("{}repeated {} times, fewer than its own: weaker than it can be",
-                                 result.reason.empty() ? "" : "; ", context.repeats);
+  if (context.own_repeats > 0)
+    result.reason += fmt::format("{}repeated {} times instead of its own {}: weaker than it can be",
+                                 result.reason.empty() ? "" : "; ", context.repeats, context.own_repeats);
   conclude(result);
   return result;
 }

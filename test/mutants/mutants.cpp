@@ -7,6 +7,8 @@
 #include <memory>
 #include <stdexcept>
 
+#include "test/support/variants.hpp"
+
 namespace mage::test {
 namespace {
 
@@ -170,12 +172,8 @@ const char* Mutant::must_say() const { return entry(mutation).must_say; }
 std::vector<Mutant> mutants() {
   std::vector<Mutant> all;
   for (const auto* family : families()) {
-    const auto problem = family->parse("2x2");
-    if (!problem) continue;  // not of rows and columns
-    const auto operands = family->operands(*problem);
-    const auto inputs =
-        std::count_if(operands.begin(), operands.end(), [](const auto& o) { return o.role == Role::in; });
-    if (inputs < 2) continue;  // a copy of the input is what it should be
+    if (!computes(*family)) continue;  // a copy of the input is what it should be
+    const auto operands = family->operands(*family->parse("2x2"));
     for (const auto& one : entries)
       for (const auto operand : targets(one.mutation, operands)) all.push_back({family, one.mutation, operand});
   }

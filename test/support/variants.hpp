@@ -41,6 +41,16 @@ inline constexpr std::size_t small_problem_bytes = std::size_t{256} << 20U;
   return Case::device_bytes(family.operands(problem)) > small_problem_bytes;
 }
 
+/// Whether a family makes something of rows and columns: what has one input copies it, what has no such problem
+/// measures the machine.
+[[nodiscard]] inline bool computes(const Family& family) {
+  const auto problem = family.parse("2x2");
+  if (!problem) return false;
+  int inputs = 0;
+  for (const auto& operand : family.operands(*problem)) inputs += operand.role == Role::in ? 1 : 0;
+  return inputs >= 2;
+}
+
 enum class Where { host, cuda };
 
 [[nodiscard]] inline std::vector<VariantParam> variants(Where where) {
