@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds mage_bench and runs it with the flags given: tools/bench.sh --benchmark_filter=gelu
+# Builds mage_bench and runs it with the flags given: tools/bench.sh --benchmark_filter='^gelu/'
 # With a CUDA compiler the preset is gpu, otherwise cpu; MAGE_PRESET picks another. --help shows the flags.
 set -euo pipefail
 
