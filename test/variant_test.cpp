@@ -2,9 +2,6 @@
 // Every variant on every test problem: right, whole, inside its buffers, repeatable, on its stream, capturable.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstdlib>
-
 #include "bench/plan.hpp"
 #include "mage_bench/case.hpp"
 #include "mage_bench/device.hpp"
@@ -16,12 +13,6 @@ namespace {
 
 using test::VariantParam;
 using test::Where;
-
-/// Under compute-sanitizer, where a call costs a hundred times as much, MAGE_FLAKE_RUNS lowers it.
-int flake_runs() {
-  const char* text = std::getenv("MAGE_FLAKE_RUNS");
-  return text == nullptr ? 20 : std::max(1, static_cast<int>(std::strtol(text, nullptr, 10)));
-}
 
 /// One poisoned call; the verdict of the gate.
 Verdict run_once(Device& device, Case& bound, Launch& launch) {
@@ -39,7 +30,7 @@ void expect_sound(Device& device, const Family& family, const VariantInfo& varia
   const auto first = run_once(device, bound, launch);
   ASSERT_TRUE(first.ok) << first.reason;
   if (!variant.deterministic) return;
-  for (int run = 1; run < flake_runs(); ++run) {
+  for (int run = 1; run < test::flake_runs(20); ++run) {
     const auto again = run_once(device, bound, launch);
     ASSERT_TRUE(again.ok) << "run " << run << ": " << again.reason;
     ASSERT_EQ(again.output_checksum, first.output_checksum) << "run " << run << " gave other bits";

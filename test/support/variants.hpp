@@ -4,9 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <ostream>
-
 #include <string>
 #include <vector>
 
@@ -49,6 +50,13 @@ inline constexpr std::size_t small_problem_bytes = std::size_t{256} << 20U;
   int inputs = 0;
   for (const auto& operand : family.operands(*problem)) inputs += operand.role == Role::in ? 1 : 0;
   return inputs >= 2;
+}
+
+/// How often a call is repeated. Under compute-sanitizer, where one costs a hundred times as much, MAGE_FLAKE_RUNS
+/// lowers it.
+[[nodiscard]] inline int flake_runs(int usual) {
+  const char* text = std::getenv("MAGE_FLAKE_RUNS");
+  return text == nullptr ? usual : std::max(1, static_cast<int>(std::strtol(text, nullptr, 10)));
 }
 
 enum class Where { host, cuda };
