@@ -56,6 +56,14 @@ std::string share(const Json& row) {
   return fmt::format("{:.1f}{}", 100 * ceiling.at("fraction").get<double>(), above_ceiling(row) ? " b" : "");
 }
 
+/// What nobody should overlook in a list of names.
+std::string marks(const VariantInfo& variant) {
+  std::string text;
+  if (!variant.counter_example.empty()) text += "  (counter-example)";
+  if (!variant.deterministic) text += "  (not deterministic)";
+  return text;
+}
+
 }  // namespace
 
 Console::Console(Color color) : terminal_{::isatty(STDERR_FILENO) == 1} {
@@ -173,9 +181,10 @@ std::string describe_plan(const Plan& plan, const Options& options) {
 }
 
 std::string list_fixtures(const std::vector<Fixture>& fixtures, ListFormat format) {
-  if (format == ListFormat::text) {
+  if (format != ListFormat::json) {
     std::string text;
-    for (const auto& fixture : fixtures) text += fixture.name + '\n';
+    for (const auto& fixture : fixtures)
+      text += fixture.name + (format == ListFormat::text ? marks(*fixture.variant) : "") + '\n';
     return text;
   }
   Json list = Json::array();

@@ -36,7 +36,7 @@ class Console {
 
 /// The plan in words: order, rounds, memory. For --mage_dry_run.
 [[nodiscard]] std::string describe_plan(const Plan& plan, const Options& options);
-/// Names, or records of everything a tool may want to know without running anything. For --mage_list.
+/// Names, names with marks, or records of everything a tool may want to know without running anything.
 [[nodiscard]] std::string list_fixtures(const std::vector<Fixture>& fixtures, ListFormat format);
 /// What a filter that matches nothing could have matched.
 [[nodiscard]] std::string what_exists(const Options& options, const Machine& machine);

@@ -152,8 +152,7 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
       ->envname("BENCHMARK_OUT")
       ->group(library);
   bool list_tests = false;
-  app.add_flag("--benchmark_list_tests,!--no_benchmark_list_tests", list_tests,
-               "List the names and exit; as --mage_list")
+  app.add_flag("--benchmark_list_tests,!--no_benchmark_list_tests", list_tests, "List the names alone and exit")
       ->group(library);
   app.add_option("--benchmark_color", color, "auto, true or false")
       ->check(CLI::IsMember({"auto", "true", "false", "yes", "no", "1", "0"}))
@@ -196,7 +195,8 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
       ->group(protocol);
 
   constexpr const char* actions = "Other actions";
-  auto* list = app.add_option("--mage_list", list_format, "List the selected benchmarks and exit; --mage_list=json")
+  auto* list = app.add_option("--mage_list", list_format,
+                              "List the selected benchmarks and exit, counter-examples marked; --mage_list=json")
                    ->expected(0, 1)
                    ->group(actions);
   app.add_flag("--mage_dry_run", options.dry_run, "Print what would be measured, in which order, and exit")
@@ -258,7 +258,9 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
     if (list->count() > 0 || list_tests) {
       if (!list_format.empty() && list_format != "json" && list_format != "text" && list_format != "true")
         throw CLI::ValidationError{"--mage_list", "'" + list_format + "' is no list format; choose json or text"};
-      options.list = list_format == "json" ? ListFormat::json : ListFormat::text;
+      options.list = list->count() == 0      ? ListFormat::names
+                     : list_format == "json" ? ListFormat::json
+                                             : ListFormat::text;
     }
     options.selftest = selftest->count() > 0;
     if (!proofs.empty()) options.selftest_names = parse_proofs(proofs);

@@ -12,7 +12,8 @@
 
 namespace mage {
 
-enum class ListFormat { text, json };
+/// Names alone, as Google Benchmark prints them; names with marks; records.
+enum class ListFormat { names, text, json };
 enum class Color { automatic, yes, no };
 
 /// What the process returns to its caller.

@@ -13,6 +13,7 @@
 #include "bench/plan_order.hpp"
 #include "mage_bench/case.hpp"
 #include "mage_bench/device.hpp"
+#include "mage_bench/problem_text.hpp"
 #include "mage_bench/random.hpp"
 
 namespace mage {
@@ -24,16 +25,20 @@ std::vector<AnyProblem> problems_of(const Family& family, const Options& options
   auto problems = family.bench_problems();
   for (const auto& text : options.problems) {
     const auto slash = text.find('/');
-    if (slash == std::string::npos || find_family(text.substr(0, slash)) == nullptr)
-      throw std::invalid_argument{"--mage_problem=" + text + ": not of the form family/problem with a known family"};
+    if (slash == std::string::npos)
+      throw std::invalid_argument{
+          fmt::format("--mage_problem={}: not of the form family/problem, as in gelu/1000x3001", text)};
+    if (find_family(text.substr(0, slash)) == nullptr) {
+      std::vector<std::string_view> names;
+      for (const auto* there : families()) names.push_back(there->name());
+      throw std::invalid_argument{fmt::format("--mage_problem={}: there is no family '{}'; there are {}", text,
+                                              text.substr(0, slash), fmt::join(names, ", "))};
+    }
     if (text.substr(0, slash) != family.name()) continue;
-    const auto problem = family.parse(text.substr(slash + 1));
-    if (!problem)
-      throw std::invalid_argument{"--mage_problem=" + text + ": '" + text.substr(slash + 1) +
-                                  "' is no problem of this family; one is " + problems.front().name};
+    const auto problem = read_problem(family, text.substr(slash + 1));
     const bool known = std::any_of(problems.begin(), problems.end(),
-                                   [&](const AnyProblem& other) { return other.name == problem->name; });
-    if (!known) problems.push_back(*problem);
+                                   [&](const AnyProblem& other) { return other.name == problem.name; });
+    if (!known) problems.push_back(problem);
   }
   return problems;
 }

@@ -2,7 +2,6 @@
 """tools/ncu_check.py on a file in ncu's format (test/data/ncu_raw.csv, made up), and behind a made-up ncu."""
 
 import contextlib
-import importlib.util
 import io
 import json
 import os
@@ -11,13 +10,10 @@ import tempfile
 import unittest
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-TOOL = ROOT / "tools" / "ncu_check.py"
-spec = importlib.util.spec_from_file_location("ncu_check", TOOL)
-ncu_check = importlib.util.module_from_spec(spec)
-sys.modules["ncu_check"] = ncu_check
-spec.loader.exec_module(ncu_check)
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
+import ncu_check
 
+ROOT = Path(__file__).resolve().parent.parent
 RAW = (ROOT / "test" / "data" / "ncu_raw.csv").read_text()
 CACHE = ncu_check.GROUPS[0]
 COLD = "ceiling/v01_read/read-16MiB/event_cold"

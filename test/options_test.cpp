@@ -60,8 +60,8 @@ TEST(Options, ReadsEveryFlag) {
 TEST(Options, ListsAsTextOrJson) {
   EXPECT_EQ(parse({"--mage_list"}).options->list, ListFormat::text);
   EXPECT_EQ(parse({"--mage_list=json"}).options->list, ListFormat::json);
-  EXPECT_EQ(parse({"--benchmark_list_tests"}).options->list, ListFormat::text);
-  EXPECT_EQ(parse({"--benchmark_list_tests=true"}).options->list, ListFormat::text);
+  EXPECT_EQ(parse({"--benchmark_list_tests"}).options->list, ListFormat::names);
+  EXPECT_EQ(parse({"--benchmark_list_tests=true"}).options->list, ListFormat::names);
   EXPECT_FALSE(parse({"--benchmark_list_tests=false"}).options->list);
   expect_refused({"--mage_list=xml"}, "xml");
 }

@@ -8,6 +8,8 @@
 #include <map>
 #include <set>
 
+#include "bench/console.hpp"
+
 namespace mage {
 namespace {
 
@@ -54,6 +56,22 @@ TEST(Select, EveryNameIsUniqueAndParses) {
     EXPECT_TRUE(names.insert(fixture.name).second) << fixture.name;
     EXPECT_TRUE(parse_name(fixture.name)) << fixture.name;
   }
+}
+
+TEST(List, TextMarksWhatAReaderShouldNotOverlook) {
+  VariantInfo plain, wrong, racy;
+  wrong.counter_example = "reads too little";
+  racy.counter_example = "atomics";
+  racy.deterministic = false;
+  std::vector<Fixture> fixtures;
+  for (const auto* variant : {&plain, &wrong, &racy}) {
+    fixtures.emplace_back().variant = variant;
+    fixtures.back().name = "a/v0" + std::to_string(fixtures.size()) + "/1x1/event";
+  }
+  EXPECT_EQ(list_fixtures(fixtures, ListFormat::names), "a/v01/1x1/event\na/v02/1x1/event\na/v03/1x1/event\n");
+  EXPECT_EQ(list_fixtures(fixtures, ListFormat::text),
+            "a/v01/1x1/event\na/v02/1x1/event  (counter-example)\n"
+            "a/v03/1x1/event  (counter-example)  (not deterministic)\n");
 }
 
 TEST(Select, AnOldDeviceIsUnavailableForWantOfArchitecture) {

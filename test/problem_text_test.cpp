@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <initializer_list>
 #include <limits>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -148,6 +151,36 @@ TEST(ProblemText, CopyTakesAShapeOnly) {
   ASSERT_NE(copy, nullptr);
   EXPECT_TRUE(copy->parse("5x32"));
   EXPECT_FALSE(copy->parse("5x32-tail"));
+}
+
+TEST(ProblemText, WhatAUserGaveWrongIsNamedBesideWhatIsRight) {
+  const auto message = [](const char* family, const char* text) -> std::string {
+    try {
+      return "taken: " + read_problem(*find_family(family), text).name;
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(message("gelu", "5x32-tail-s7-o1"), "taken: 5x32-tail-s7-o1");
+  for (const auto& [family, text, why] : std::initializer_list<std::array<const char*, 3>>{
+           {"gelu", "5", "it does not begin with ROWSxCOLS"},
+           {"gelu", "05x32", "it does not begin with ROWSxCOLS"},
+           {"gelu", "5x32-s-1", "-s is not followed by a seed from 0 to 18446744073709551615"},
+           {"gelu", "5x32-o64", "-o is not followed by an offset from 0 to 63 elements"},
+           {"gelu", "5x32-Tail", "'-Tail' is none of -DISTRIBUTION (normal, shifted, "},
+           {"gelu", "5x32-o1-s1", "'-s1' is none of -DISTRIBUTION"},
+           {"gelu", "5x32-normal-s3", "one problem has one name, and the name of this one is 5x32-s3"},
+           {"copy", "5", "it does not begin with ROWSxCOLS"},
+           {"copy", "5x32-tail", "the family has problems of another form"},
+           {"ceiling", "5x32", "the family has problems of another form"}}) {
+    const auto said = message(family, text);
+    const auto begin = std::string{family} + "/" + text + " is no problem: ";
+    EXPECT_TRUE(said.starts_with(begin + why)) << said;
+    const auto known = find_family(family)->bench_problems();
+    EXPECT_TRUE(said.ends_with(". Right are " + std::string{family} + "/" + known.front().name + " and " + family +
+                               "/" + known.back().name))
+        << said;
+  }
 }
 
 // The families' own promise: one problem that overflows 32-bit offsets.

@@ -57,11 +57,12 @@ class Usage(ProgramTest):
 
     def test_bad_problems_are_usage_errors(self):
         for problem, says in {
-            "copy": "not of the form family/problem with a known family",
-            "nothing/64x64": "not of the form family/problem with a known family",
-            "copy/64": "'64' is no problem of this family; one is ",
-            "copy/0x4": "'0x4' is no problem",
-            "copy/99999999999x99999999999": "is no problem",
+            "copy": "--mage_problem=copy: not of the form family/problem, as in gelu/1000x3001",
+            "nothing/64x64": "there is no family 'nothing'; there are ceiling, copy, gelu",
+            "copy/64": "copy/64 is no problem: it does not begin with ROWSxCOLS",
+            "copy/0x4": "copy/0x4 is no problem: it does not begin with ROWSxCOLS, both from 1 on",
+            "copy/99999999999x99999999999": "fewer than 2^60 elements in all. Right are copy/64x1024 and copy/",
+            "gelu/5x32-o64": "-o is not followed by an offset from 0 to 63 elements. Right are gelu/64x1024 and gelu/",
         }.items():
             with self.subTest(problem=problem):
                 self.expect(2, f"--mage_problem={problem}", f"--benchmark_filter={HOST}", says=says)
@@ -126,8 +127,10 @@ class Actions(ProgramTest):
         names = [entry["name"] for entry in json.loads(self.listed())]
         self.assertEqual(len(names), len(set(names)))
         self.assertLess({"copy/reference/64x1024/host", "gelu/v00_naive/4096x4096/event_cold"}, set(names))
-        for flag in ("--mage_list", "--mage_list=text", "--benchmark_list_tests", "--benchmark_list_tests=true"):
+        for flag in ("--benchmark_list_tests", "--benchmark_list_tests=true"):
             self.assertEqual(self.expect(0, flag).stdout.splitlines(), names, flag)
+        for flag in ("--mage_list", "--mage_list=text"):
+            self.assertEqual([line.split("  ")[0] for line in self.expect(0, flag).stdout.splitlines()], names, flag)
         self.assertEqual(self.listed("--no_benchmark_list_tests"), self.listed())
 
     def test_the_list_is_the_same_whether_a_gpu_is_there_or_not(self):
@@ -156,27 +159,34 @@ class Actions(ProgramTest):
         self.assertEqual(copied["bytes_read"], 4 * 64 * 1024)
         self.assertEqual(copied["source"], "src/reference/copy.cpp")
 
+    def test_a_text_list_marks_counter_examples_and_what_is_not_deterministic(self):
+        lines = []
+        for entry in json.loads(self.listed()):
+            marks = "  (counter-example)" if "counter_example" in entry else ""
+            marks += "" if entry.get("deterministic", True) else "  (not deterministic)"
+            lines.append(entry["name"] + marks)
+        self.assertEqual(self.expect(0, "--mage_list").stdout.splitlines(), lines)
+
+    def names(self, *flags, **options):
+        return self.expect(0, "--benchmark_list_tests", *flags, **options).stdout.splitlines()
+
     def test_filters_select(self):
-        everything = self.expect(0, "--mage_list").stdout.splitlines()
+        everything = self.names()
         for pattern in (HOST, "gelu", "/event$", "64x1024"):
             chosen = [name for name in everything if re.search(pattern, name)]
             self.assertTrue(chosen)
-            self.assertEqual(self.expect(0, "--mage_list", f"--benchmark_filter={pattern}").stdout.splitlines(), chosen)
+            self.assertEqual(self.names(f"--benchmark_filter={pattern}"), chosen)
             others = [name for name in everything if name not in chosen]
-            self.assertEqual(
-                self.expect(0, "--mage_list", f"--benchmark_filter=-{pattern}").stdout.splitlines(), others
-            )
+            self.assertEqual(self.names(f"--benchmark_filter=-{pattern}"), others)
         for pattern in ("all", ""):
-            done = self.expect(0, "--mage_list", env=environment(BENCHMARK_FILTER=pattern))
-            self.assertEqual(done.stdout.splitlines(), everything)
-        modes = self.expect(0, "--mage_list", "--mage_modes=event,kernel").stdout.splitlines()
+            self.assertEqual(self.names(env=environment(BENCHMARK_FILTER=pattern)), everything)
+        modes = self.names("--mage_modes=event,kernel")
         self.assertEqual(modes, [name for name in everything if name.endswith(("/event", "/kernel"))])
 
     def test_the_environment_filters_and_a_flag_overrides_it(self):
         env = environment(BENCHMARK_FILTER=HOST)
-        self.assertEqual(self.expect(0, "--mage_list", env=env).stdout.splitlines(), HOST_NAMES)
-        done = self.expect(0, "--mage_list", "--benchmark_filter=copy/reference/64x1024", env=env)
-        self.assertEqual(done.stdout.splitlines(), HOST_NAMES[1:])
+        self.assertEqual(self.names(env=env), HOST_NAMES)
+        self.assertEqual(self.names("--benchmark_filter=copy/reference/64x1024", env=env), HOST_NAMES[1:])
 
     def test_a_dry_run_prints_the_plan(self):
         done = self.expect(0, "--mage_dry_run", f"--benchmark_filter={MIXED}", *QUICK, "--mage_seed=7")

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """tools/torch_peers.py without a GPU: its plan against mage_bench's, its arithmetic, and the store that mage_compare
-reads. What needs PyTorch is in torch_peers_math_test.py."""
+reads. What needs PyTorch or libmage_launch.so has files of its own: torch_peers_{math,run,library}_test.py."""
 
 import contextlib
-import ctypes
 import errno
 import io
 import itertools
+import json
 import os
 import signal
 import statistics
@@ -22,14 +22,11 @@ from program_support import EXECUTABLE, SOURCE, ProgramTest, environment, load_s
 
 sys.path.insert(0, str(SOURCE / "tools"))
 import torch_peers
-from peers import families, measure, store, timer
+from peers import families, measure, session, store, timer
 
 TOOL = SOURCE / "tools" / "torch_peers.py"
 BENCH = Path(EXECUTABLE)
-LIBRARY = BENCH.with_name("libmage_launch.so")  # only on demand
 LISTED = store.list_benchmarks(BENCH)
-ON_GPU = [entry["variant"] for entry in LISTED if entry["family"] == "gelu" and not entry["skipped"]]
-WHY_NO_CUDA = "built without CUDA: there is no GPU variant to stand beside"
 
 
 class Plan(ProgramTest):
@@ -41,14 +38,21 @@ class Plan(ProgramTest):
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn(says, done.stderr)
 
-    @unittest.skipUnless(ON_GPU, WHY_NO_CUDA)
+    def with_a_gpu_variant(self):
+        """Flags: a program that lists what the build lists, with gelu/v00_naive whether or not CUDA was there."""
+        built = {"skipped": None, "provider": "mage_bench", "parent": None, "accepts": True}
+        listed = [entry | built if entry["source"] == "src/kernels/gelu/v00_naive.cu" else entry for entry in LISTED]
+        (self.folder / "listed.json").write_text(json.dumps(listed))
+        program = self.program(f"cat '{self.folder}/listed.json'")
+        return f"--bench={program}", "--families=gelu", "--variants=v00_naive"
+
     def test_problems_are_those_of_the_build(self):
-        done = self.tool("--out=x.json", "--families=gelu", f"--variants={ON_GPU[0]}", "--modes=graph", "--dry_run")
+        done = self.tool("--out=x.json", *self.with_a_gpu_variant(), "--modes=graph", "--dry_run")
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = done.stdout.splitlines()
         planned = {tuple(line.split("/")) for line in lines if line.startswith("gelu/")}
         problems = {entry["problem"] for entry in LISTED if entry["family"] == "gelu"}
-        variants = ("torch_eager", "torch_compile", f"mage_{ON_GPU[0]}")
+        variants = ("torch_eager", "torch_compile", "mage_v00_naive")
         self.assertEqual(planned, {("gelu", v, p, "graph") for v in variants for p in problems})
         self.assertEqual(lines[len(planned) :], [f"rounds: 12 of 3 variants, problems: {len(problems)}"])
 
@@ -110,10 +114,8 @@ class Plan(ProgramTest):
             self.assertEqual((process.returncode, said), (130, "torch_peers.py: interrupted: nothing was measured\n"))
             (self.folder / "begun").unlink()
 
-    @unittest.skipUnless(ON_GPU, WHY_NO_CUDA)
     def test_a_dry_run_whose_output_cannot_be_written(self):
-        command = [sys.executable, TOOL, f"--bench={BENCH}", "--out=x.json", "--families=gelu", "--dry_run"]
-        command.append(f"--variants={ON_GPU[0]}")
+        command = [sys.executable, TOOL, "--out=x.json", *self.with_a_gpu_variant(), "--dry_run"]
         reading, writing = os.pipe()
         os.close(reading)
         for stdout, code, says in ((writing, 0, ""), (os.open("/dev/full", os.O_WRONLY), 1, "cannot write to stdout")):
@@ -164,19 +166,18 @@ class Plan(ProgramTest):
         with self.assertRaisesRegex(store.UsageError, "this build has no family 'gelu'; it has ceiling"):
             store.choose_families(listed, list(families.FAMILIES), ["gelu"])
 
-    @unittest.skipUnless(ON_GPU, WHY_NO_CUDA)
     def test_an_existing_store_is_not_overwritten(self):
         (self.folder / "x.json").write_text("mine")
-        self.refused("x.json exists", "--out=x.json", "--families=gelu", f"--variants={ON_GPU[0]}")
+        self.refused("x.json exists", "--out=x.json", "--families=gelu")
         self.assertEqual((self.folder / "x.json").read_text(), "mine")
 
-    @unittest.skipUnless(ON_GPU, WHY_NO_CUDA)
     def test_without_pytorch_or_gpu_the_exit_code_is_3_and_nothing_is_left(self):
-        done = self.tool("--out=x.json", "--families=gelu", f"--variants={ON_GPU[0]}")
+        flags, before = self.with_a_gpu_variant(), self.files()
+        done = self.tool("--out=x.json", *flags)
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertRegex(done.stderr, r"^torch_peers.py: PyTorch (cannot be imported|sees no CUDA device)")
         self.assertEqual(done.stderr.count("\n"), 1)
-        self.assertEqual(self.files(), [])
+        self.assertEqual(self.files(), before)
 
 
 class Arithmetic(unittest.TestCase):
@@ -225,6 +226,29 @@ class Arithmetic(unittest.TestCase):
         self.assertEqual(quanta("graph", [1.0, 3.0]), 0.5)
         self.assertEqual(quanta("event_cold", [1.0, 1.032]), 0.032)
 
+    def test_a_pilot_turns_its_order_and_is_no_coin_flip(self):
+        taken = []
+
+        class Sampler:
+            def __init__(self, form, us):
+                self.form, self.us = form, us
+
+            def open(self):
+                taken.append([self.form, 0])
+
+            def sample(self, out):
+                taken[-1][1] += 1
+                out.us.append(self.us if len(taken) > 4 else 99)  # what is odd at first does not decide
+
+        for mode in measure.MODES:
+            taken.clear()
+            samplers = {form: Sampler(form, us) for form, us in (("aten", 5.0), ("formula", 4.9996))}
+            self.assertEqual(session.Session.pilot(mock.Mock(), samplers, mode), {"aten": 5.0, "formula": 5.0})
+            many = session.PILOT_SAMPLES[mode]
+            pairs = [["aten", many], ["formula", many]]
+            self.assertEqual(taken, (pairs + pairs[::-1]) * (session.PILOT_ROUNDS // 2))
+            self.assertGreaterEqual(many * session.PILOT_ROUNDS, 20)
+
     def test_flags(self):
         samples = timer.Samples()
         samples.us = [5.0] * 4
@@ -232,40 +256,6 @@ class Arithmetic(unittest.TestCase):
         self.assertEqual(store.flags_of(5.0, samples, 2.0, True, (1980, 1900)), ["clock_moved", "floor_dominated"])
         samples.gate_missed = 1
         self.assertEqual(store.flags_of(5.0, samples, None, True, (None, None)), ["gate_missed", "unstable"])
-
-
-@unittest.skipUnless(LIBRARY.exists(), "needs libmage_launch.so")
-class NullPointers(unittest.TestCase):
-    def test_each_is_named(self):
-        library, one = timer.Library(LIBRARY), ctypes.c_int()
-        slots, gelu = (ctypes.c_void_p * 3)(), b"gelu/best/64x1024"
-        for name, arguments, says in (
-            ("launch_open", (None, slots, 3), "benchmark is null"),
-            ("launch_open", (gelu, None, 3), "pointers is null"),
-            ("launch_operands", (None,), "benchmark is null"),
-            ("launch_run", (None, None), "handle is null"),
-            ("timer_open", (0, None), "peak_gbytes_per_s is null"),
-            ("timer_round", (0, None, None), "index is null"),
-            ("timer_round", (0, one, None), "stream is null"),
-            ("timer_end", (None, one), "span_us is null"),
-            ("timer_end", (ctypes.c_double(), None), "held is null"),
-            ("timer_clock", (None,), "sm_mhz is null"),
-            ("timer_graph", (None, one, one), "graph is null"),
-            ("timer_graph", (None, None, one), "kernel_nodes is null"),
-            ("timer_graph", (None, one, None), "other_nodes is null"),
-            ("timer_graph_renew", (None,), "graph is null"),
-            ("timer_graph_replay", (None,), "graph is null"),
-        ):
-            result = getattr(library.raw, f"mage_{name}")(*arguments)
-            self.assertIn(result, (1, None), name)
-            self.assertEqual(str(library.error()), f"mage_{name}: {says}")
-
-    @unittest.skipUnless(ON_GPU, WHY_NO_CUDA)
-    def test_a_wrong_number_of_operands_is_said_before_any_is_read(self):
-        library, one = timer.Library(LIBRARY), (ctypes.c_void_p * 1)()
-        for many in (-1, 0, 2**31 - 1):
-            self.assertIsNone(library.raw.mage_launch_open(f"gelu/{ON_GPU[0]}/64x1024".encode(), one, many))
-            self.assertIn(f"has 3 operands, {many} pointers were given", str(library.error()))
 
 
 PROBLEM = store.Problem("gelu", "8x8", 8, 8, {"flops": 384.0, "bytes_read": 288.0, "bytes_written": 256.0})

@@ -11,6 +11,8 @@ die() {
   exit 2
 }
 
+[[ "${BASH_SOURCE[0]}" != "$0" ]] || die "build.sh does nothing by itself. Run tools/test.sh or tools/bench.sh."
+
 # A compiler that runs: a link to a toolkit that is gone is none.
 has_nvcc() { nvcc --version >/dev/null 2>&1; }
 

@@ -13,6 +13,7 @@
 
 #include "mage_bench/cuda.hpp"
 #include "mage_bench/device.hpp"
+#include "mage_bench/problem_text.hpp"
 #include "mage_bench/registry.hpp"
 
 namespace {
@@ -52,16 +53,16 @@ struct Named {
 Named find(const std::string& benchmark) {
   const auto first = benchmark.find('/');
   const auto second = benchmark.find('/', first == std::string::npos ? first : first + 1);
-  if (second == std::string::npos) throw std::invalid_argument{"'" + benchmark + "' is not family/variant/problem"};
+  if (second == std::string::npos)
+    throw std::invalid_argument{"'" + benchmark + "' is not family/variant/problem, as in gelu/best/64x1024"};
   const auto* family = mage::find_family(benchmark.substr(0, first));
   if (family == nullptr) throw std::invalid_argument{"there is no family '" + benchmark.substr(0, first) + "'"};
   const auto name = benchmark.substr(first + 1, second - first - 1);
   const auto* variant = family->find_variant(name);
   if (variant == nullptr || variant->skipped) throw std::invalid_argument{"this build has no variant '" + name + "'"};
-  const auto problem = family->parse(benchmark.substr(second + 1));
-  if (!problem) throw std::invalid_argument{"'" + benchmark.substr(second + 1) + "' is no problem of the family"};
-  if (!mage::accepts(*variant, *problem)) throw std::invalid_argument{"the variant does not accept this problem"};
-  return {family, variant, *problem};
+  auto problem = mage::read_problem(*family, benchmark.substr(second + 1));
+  if (!mage::accepts(*variant, problem)) throw std::invalid_argument{"the variant does not accept this problem"};
+  return {family, variant, std::move(problem)};
 }
 
 std::unique_ptr<Opened> open(const std::string& benchmark, void* const* pointers, int count) {

@@ -37,8 +37,9 @@ def on_signals(handler) -> None:
 if __name__ == "__main__":
     on_signals(exit_at_once)  # importing PyTorch takes seconds
 
-from peers import families, store, timer  # noqa: E402
-from peers.measure import COMPILE_MODES, MODES, Run, say  # noqa: E402
+from peers import families, say, store, timer  # noqa: E402
+from peers.measure import MODES, Run  # noqa: E402
+from peers.session import COMPILE_MODES  # noqa: E402
 from peers.store import JournalError, UsageError, Variant  # noqa: E402
 
 PROVIDERS = ("eager", *COMPILE_MODES)

@@ -2,6 +2,7 @@
 // The parts that families print and parse their problems' names from: "5x32-tail-s7-o1".
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "mage_bench/matrix_problem.hpp"
@@ -24,6 +25,8 @@ namespace mage {
 [[nodiscard]] Text print_matrix(const MatrixProblem& problem);
 /// Refuses a name that print_matrix would not give: one problem has one name.
 [[nodiscard]] bool parse_matrix(const char* text, MatrixProblem& problem);
+/// A user's text as a problem of the family. Throws std::invalid_argument that says what is wrong and what is right.
+[[nodiscard]] AnyProblem read_problem(const Family& family, const std::string& text);
 /// Test problems that any family of matrices needs: sizes around one element, the warp, the vector width, the tile and
 /// the page; every distribution, offset and another seed, each with odd and with even columns.
 [[nodiscard]] ProblemList<MatrixProblem> matrix_test_problems();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <stdexcept>
 
 namespace mage {
 
@@ -57,20 +58,48 @@ Text print_matrix(const MatrixProblem& problem) {
   return text;
 }
 
-bool parse_matrix(const char* text, MatrixProblem& problem) {
-  std::string_view rest{text};
+namespace {
+
+/// What is wrong with `text`, as the end of a sentence; empty where it was read.
+std::string read_matrix(std::string_view text, MatrixProblem& problem) {
+  auto rest = text;
   MatrixProblem read;
   uint64 offset = 0;
-  if (!take_shape(rest, read.rows, read.cols)) return false;
+  if (!take_shape(rest, read.rows, read.cols))
+    return "it does not begin with ROWSxCOLS, both from 1 on and fewer than 2^60 elements in all";
   static_cast<void>(take_distribution(rest, read.distribution));
-  if (take(rest, "-s") && !take_number(rest, std::numeric_limits<uint64>::max(), read.seed)) return false;
+  if (take(rest, "-s") && !take_number(rest, std::numeric_limits<uint64>::max(), read.seed))
+    return "-s is not followed by a seed from 0 to 18446744073709551615";
   // 64 floats are the next 256-byte boundary.
-  if (take(rest, "-o") && !take_number(rest, 63, offset)) return false;
+  if (take(rest, "-o") && !take_number(rest, 63, offset))
+    return "-o is not followed by an offset from 0 to 63 elements";
   read.offset = static_cast<int64>(offset);
-  // Refuses trailing text and suffixes that spell out a default.
-  if (!rest.empty() || print_matrix(read) != text) return false;
+  if (!rest.empty()) {
+    std::string names;
+    for (const auto distribution : all_distributions)
+      names.append(names.empty() ? "" : ", ").append(to_string(distribution));
+    return "'" + std::string{rest} + "' is none of -DISTRIBUTION (" + names + "), -sSEED and -oOFFSET, in this order";
+  }
+  if (const auto name = print_matrix(read); name != text)  // a suffix spells out a default
+    return "one problem has one name, and the name of this one is " + name;
   problem = read;
-  return true;
+  return {};
+}
+
+}  // namespace
+
+bool parse_matrix(const char* text, MatrixProblem& problem) { return read_matrix(text, problem).empty(); }
+
+AnyProblem read_problem(const Family& family, const std::string& text) {
+  if (auto problem = family.parse(text)) return *problem;
+  const auto known = family.bench_problems();
+  MatrixProblem unused;
+  std::string why;
+  if (read_matrix(known.front().name, unused).empty()) why = read_matrix(text, unused);
+  if (why.empty()) why = "the family has problems of another form";
+  const auto prefix = std::string{family.name()} + "/";
+  throw std::invalid_argument{prefix + text + " is no problem: " + why + ". Right are " + prefix + known.front().name +
+                              " and " + prefix + known.back().name};
 }
 
 ProblemList<MatrixProblem> matrix_test_problems() {

@@ -6,9 +6,9 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <stdexcept>
 
+#include "device/cuda_info.hpp"
 #include "device/cupti_trace.hpp"
 #include "device/harness_kernels.hpp"
 #include "device/selftest_kernels.hpp"
@@ -78,62 +78,12 @@ class CapturedGraph final : public Graph {
   double instantiate_us_ = 0;
 };
 
-int attribute(cudaDeviceAttr which, int device) {
-  int value = 0;
-  check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
-  return value;
-}
-
-std::string version_text(int encoded) {
-  return std::to_string(encoded / 1000) + "." + std::to_string(encoded % 1000 / 10);
-}
-
-std::string uuid_text(const cudaUUID_t& uuid) {
-  std::string text = "GPU-";
-  for (int i = 0; i < 16; ++i) {
-    char byte[3];
-    std::snprintf(byte, sizeof byte, "%02x", static_cast<unsigned>(static_cast<unsigned char>(uuid.bytes[i])));
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += byte;
-  }
-  return text;
-}
-
-DeviceInfo describe(int device) {
-  cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
-  int driver = 0;
-  int runtime = 0;
-  check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
-  check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
-  char bus[32] = {};
-  check(cudaDeviceGetPCIBusId(bus, sizeof bus, device), "cudaDeviceGetPCIBusId");
-  DeviceInfo info;
-  info.name = properties.name;
-  info.compute_capability = properties.major * 10 + properties.minor;
-  info.l2_bytes = static_cast<std::size_t>(properties.l2CacheSize);
-  info.memory_bytes = properties.totalGlobalMem;
-  // Two transfers a clock on a bus of so many bits: kHz * bits / 8 * 2 / 1e6 = GB/s.
-  info.peak_gbytes_per_s = static_cast<double>(attribute(cudaDevAttrMemoryClockRate, device)) *
-                           attribute(cudaDevAttrGlobalMemoryBusWidth, device) / 4e6;
-  info.facts = {{"uuid", uuid_text(properties.uuid)},
-                {"pci_bus_id", bus},
-                {"compute_capability", std::to_string(properties.major) + "." + std::to_string(properties.minor)},
-                {"sm_count", std::to_string(properties.multiProcessorCount)},
-                {"l2_bytes", std::to_string(properties.l2CacheSize)},
-                {"memory_bytes", std::to_string(properties.totalGlobalMem)},
-                {"ecc_enabled", std::to_string(attribute(cudaDevAttrEccEnabled, device))},
-                {"cuda_driver_api", version_text(driver)},
-                {"cuda_runtime", version_text(runtime)}};
-  return info;
-}
-
 class CudaDevice final : public Device, private CacheExperiments {
  public:
   explicit CudaDevice(int index) : index_{index} {
     check(cudaSetDevice(index), "cudaSetDevice");
-    info_ = describe(index);
-    blocks_ = attribute(cudaDevAttrMultiProcessorCount, index) * 8;
+    info_ = describe_cuda_device(index);
+    blocks_ = cuda_attribute(cudaDevAttrMultiProcessorCount, index) * 8;
     for (auto& stream : streams_)
       check(cudaStreamCreateWithFlags(stream.put(), cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
     stream_ = streams_[0].get();
@@ -332,8 +282,8 @@ class CudaDevice final : public Device, private CacheExperiments {
     harness::launch_write_sweep(static_cast<uint32*>(to), bytes / sizeof(uint32), ++flushes_, blocks_, stream_);
   }
   [[nodiscard]] std::size_t persist(void* pointer, std::size_t bytes) override {
-    const auto carve_out = static_cast<std::size_t>(attribute(cudaDevAttrMaxPersistingL2CacheSize, index_));
-    const auto longest = static_cast<std::size_t>(attribute(cudaDevAttrMaxAccessPolicyWindowSize, index_));
+    const auto carve_out = static_cast<std::size_t>(cuda_attribute(cudaDevAttrMaxPersistingL2CacheSize, index_));
+    const auto longest = static_cast<std::size_t>(cuda_attribute(cudaDevAttrMaxAccessPolicyWindowSize, index_));
     if (carve_out == 0 || longest == 0) return 0;
     if (bytes > longest)
       throw UnavailableError{Unavailable::arch, "a window of " + std::to_string(bytes) +

@@ -31,7 +31,7 @@ class Family:
     inputs: dict[str, str]  # name -> shape: matrix, row (one value a column), column (one value a row)
     outputs: dict[str, str]
     eager: Callable
-    compiled: dict[str, Callable]  # forms to hand to torch.compile: the fastest in a pilot is measured
+    compiled: dict[str, Callable]  # forms to hand to torch.compile: in each mode the fastest in a pilot is measured
     expected: Callable  # of FP64 inputs: a list of (value, bound)
     derive: Callable | None = None  # sets inputs that follow from others, in place
 

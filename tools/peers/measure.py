@@ -1,134 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One problem after the other: inputs, checks, compilation, rounds."""
+"""One problem after the other into one journal: gates, rounds, floors."""
 
 import contextlib
 import gc
-import hashlib
-import math
 import statistics
-import sys
 import time
 from collections import Counter
 
-from peers import families, store, timer
+from peers import say, store, timer
 from peers.families import torch
-from peers.operations import OurOperation, TorchOperation, poisoned_call
+from peers.session import Session, WrongError
 
 MODES = ("event_cold", "graph")
-DEVICE = "cuda"
-COMPILE_MODES = {"compile": None, "compile_max": "max-autotune-no-cudagraphs"}
-PILOT_SPANS = 7
-
-
-class WrongError(Exception):
-    """An output is not what FP64 says."""
-
-
-def say(text: str) -> None:
-    print(f"torch_peers.py: {text}", file=sys.stderr, flush=True)
-
-
-class Session:
-    """A problem while it is measured."""
-
-    def __init__(self, run, problem: store.Problem):
-        self.run, self.problem, self.clock = run, problem, run.clock
-        self.family = families.FAMILIES[problem.family]
-        with run.spent("check"):
-            self.inputs = families.make_inputs(self.family, problem.rows, problem.cols, run.seed, DEVICE, run.fence)
-            self.expected = families.expect(self.family, self.inputs)
-            prints = {name: families.fingerprint(tensor) for name, tensor in self.inputs.items()}
-        self.inputs_sha256 = hashlib.sha256(repr(sorted(prints.items())).encode()).hexdigest()
-        self.prints = prints
-        self.operations, self.samplers = {}, {}
-
-    def check(self, outputs, what: str) -> float:
-        with self.run.spent("check"):
-            torch.cuda.synchronize()
-            worst, name = families.worst_error(self.family, outputs, self.expected)
-        if not worst <= 1:
-            raise WrongError(f"{what}: the error of {name} is {worst:.3g} times its bound")
-        return worst
-
-    def build(self, variant: store.Variant):
-        if variant.library_variant:
-            return OurOperation(self.clock, self.problem, variant, self.inputs, DEVICE, self.run.fence)
-        kind = variant.name.removeprefix("torch_")
-        if kind == "eager":
-            return TorchOperation(self.family.eager, self.inputs)
-        found = []
-        for form, function in self.family.compiled.items():
-            begin = time.perf_counter()
-            with self.run.spent("compile"):
-                compiled = torch.compile(function, dynamic=False, fullgraph=True, mode=COMPILE_MODES[kind])
-                operation = TorchOperation(compiled, self.inputs, form)
-                operation()
-                torch.cuda.synchronize()
-            name = f"{self.problem.family}/{variant.name}/{self.problem.name}"
-            say(f"{name}: {form} compiled in {time.perf_counter() - begin:.1f} s")
-            if len(self.family.compiled) == 1:
-                return operation
-            self.check(poisoned_call(operation), f"form {form}")
-            with self.run.spent("prepare"):
-                found.append((timer.pilot_span_us(self.clock, operation, True, PILOT_SPANS), form, operation))
-        return min(found, key=lambda item: item[:2])[2]
-
-    def capture(self, operation, count: int) -> timer.GraphInstance:
-        """A graph of so many calls. Each call's outputs are let go before the next, which therefore writes to the same
-        memory, as ours does; the pool is the graph's own."""
-        captured = torch.cuda.CUDAGraph(keep_graph=True)
-        result = None
-        with torch.cuda.graph(captured, stream=self.run.torch_stream(), capture_error_mode="thread_local"):
-            for _ in range(count):
-                del result
-                result = operation()
-        return timer.GraphInstance(self.clock, captured, result)
-
-    def prepare(self, variant: store.Variant) -> float:
-        """Builds and checks it; returns the worst error / bound."""
-        operation = self.operations[variant.name] = self.build(variant)
-        worst = self.check(poisoned_call(operation), "before the rounds")
-        for mode in self.run.modes:
-            self.run.guarded(self, variant, [mode], lambda m=mode: self.prepare_mode(variant, operation, m))
-        return max(worst, self.check_graphs(variant, "before the rounds"))
-
-    def prepare_mode(self, variant: store.Variant, operation, mode: str) -> None:
-        with self.run.spent("prepare"):
-            self.samplers[variant.name, mode] = self.sampler(operation, mode)
-
-    def sampler(self, operation, mode: str):
-        if mode == "event_cold":
-            return timer.EventColdSampler(self.clock, operation)
-        count = timer.graph_operations(timer.pilot_span_us(self.clock, operation, False))
-        return timer.GraphSampler(self.clock, self.capture(operation, 1), self.capture(operation, count), count)
-
-    def check_graphs(self, variant: store.Variant, when: str) -> float:
-        worst = 0.0
-        sampler = self.samplers.get((variant.name, "graph"))
-        for graph in (sampler.one, sampler.many) if sampler else ():
-            for result in graph.result:
-                result.fill_(math.nan)
-            graph.replay()
-            worst = max(worst, self.check(graph.result, f"a graph {when}"))
-        return worst
-
-    def refresh(self) -> None:
-        """Other inputs in the same memory: what was remembered instead of computed is found out."""
-        with self.run.spent("check"):
-            for name, tensor in self.inputs.items():
-                if families.fingerprint(tensor) != self.prints[name]:
-                    raise WrongError(f"the input {name} was changed")
-            self.expected = None
-            rows, cols = self.problem.rows, self.problem.cols
-            fresh = families.make_inputs(self.family, rows, cols, self.run.seed + 1, DEVICE, self.run.fence)
-            for name, tensor in self.inputs.items():
-                tensor.copy_(fresh[name])
-            del fresh
-            self.expected = families.expect(self.family, self.inputs)
-
-    def check_after(self, variant: store.Variant) -> float:
-        worst = self.check(poisoned_call(self.operations[variant.name]), "after the rounds, on fresh inputs")
-        return max(worst, self.check_graphs(variant, "after the rounds, on fresh inputs"))
 
 
 class Run:
@@ -173,7 +56,7 @@ class Run:
             session = self.open(problem, variants)
         if session is None:
             return
-        working = [variant for variant in variants if variant.name in session.operations]
+        working = [variant for variant in variants if session.prepared_of(variant)]
         if not working:
             return
         rounds = 1 + max(number for number, _, _ in steps)
@@ -217,12 +100,10 @@ class Run:
     def drop(self, session, variant, modes: list[str], status: str, reason: str) -> None:
         for mode in modes:
             name = store.name_of(session.problem, variant, mode)
-            session.samplers.pop((variant.name, mode), None)
+            session.prepared.pop((variant.name, mode), None)
             if name not in self.dropped:
                 self.dropped.add(name)
                 self.status(name, status, reason)
-        if not any((variant.name, mode) in session.samplers for mode in self.modes):
-            session.operations.pop(variant.name, None)
 
     def gate(self, session, variant, when: str, worst: float) -> None:
         for mode in self.modes:
@@ -242,7 +123,7 @@ class Run:
                 self.clock.round(number)
                 with torch.cuda.stream(self.torch_stream()):
                     floor_us = self.floor(session.problem, mode, number)
-            if (variant.name, mode) not in session.samplers:
+            if (variant.name, mode) not in session.prepared:
                 continue
 
             def body(number=number, mode=mode, variant=variant, floor_us=floor_us, block=block):
@@ -261,7 +142,7 @@ class Run:
             f"{name.split('/')[1]} {name.split('/')[3]} {statistics.median(us):.2f}" for name, us in medians.items()
         )
         say(f"{session.problem.family}/{session.problem.name}: {shown} us")
-        return [variant for variant in working if variant.name in session.operations]
+        return [variant for variant in working if session.prepared_of(variant)]
 
     def floor(self, problem, mode: str, number: int) -> float:
         """The same sampler on an empty kernel; a row of its own in the store, never subtracted."""
@@ -293,15 +174,15 @@ class Run:
         return timer.GraphSampler(self.clock, *graphs, count)
 
     def sample(self, session, variant, mode: str, number: int, rounds: int, floor_us: float) -> dict:
-        problem, sampler, samples = session.problem, session.samplers[variant.name, mode], timer.Samples()
+        problem, ready, samples = session.problem, session.prepared[variant.name, mode], timer.Samples()
         with self.spent("settling"):
             settled = self.clock.settle()
-            sampler.open()
+            ready.sampler.open()
             before = self.clock.clock_mhz()
         begin = time.perf_counter()
         with self.spent("samples"):
             for _ in range(self.samples[mode]):
-                sampler.sample(samples)
+                ready.sampler.sample(samples)
         end = time.perf_counter()
         after = self.clock.clock_mhz()
         flags = store.flags_of(statistics.median(samples.us), samples, floor_us, settled, (before, after))
@@ -310,7 +191,8 @@ class Run:
             flags.append("counter_example")
         block = {
             "fixture": self.fixtures[store.name_of(problem, variant, mode)],
-            "form": session.operations[variant.name].form,
+            "form": ready.operation.form,
+            "pilot_us": ready.pilot_us,
             "inputs_sha256": session.inputs_sha256,
             "round": number,
             "rounds": rounds,

@@ -128,9 +128,9 @@ def delay_for(enqueue_us: float) -> float:
     return min(max(4 * enqueue_us + 30, 60), 4000)
 
 
-def pilot_span_us(timer: Timer, body, cold: bool, spans: int = 3) -> float:
+def pilot_span_us(timer: Timer, body) -> float:
     delay_us = pilot_delay_us(timer, body)
-    return statistics.median(span_of(timer, delay_us, body, cold)[0] for _ in range(spans))
+    return statistics.median(span_of(timer, delay_us, body)[0] for _ in range(3))
 
 
 def graph_operations(operation_us: float) -> int:

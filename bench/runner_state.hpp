@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a runner holds while a problem is open, for the two files that it is written in.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <tuple>
+
+#include "bench/runner.hpp"
+
+namespace mage {
+
+[[nodiscard]] nlohmann::ordered_json work_json(const Work& work);
+
+struct Runner::FixtureState {
+  const Fixture* fixture = nullptr;
+  Device* device = nullptr;
+  Case* bound_case = nullptr;
+  Launch launch;
+  std::unique_ptr<Sampler> sampler;
+  Status status = Status::ok;
+  int samples_asked = 0;
+  int samples = 0;
+  int rounds_done = 0;
+};
+
+/// The same sampler on an operation that does nothing.
+struct Runner::Floors {
+  Launch empty;
+  std::unique_ptr<Sampler> sampler;  ///< null where the mode has no floor here
+  std::string problem;               ///< of the newest floor
+  int round = -1;
+  double median_us = 0;
+};
+
+struct Runner::Session {
+  Session(std::size_t index, const ProblemPlan& problem)
+      : problem_index{index}, plan{problem}, oracle{*problem.family, problem.problem} {}
+  std::size_t problem_index;
+  const ProblemPlan& plan;
+  Oracle oracle;
+  std::map<const Device*, std::unique_ptr<Case>> cases;
+  std::map<int, FixtureState> fixtures;
+  std::string inputs_sha256;
+  std::map<std::tuple<TimingMode, bool, int>, std::string> last_in_block;  ///< by mode, host or CUDA, and round
+};
+
+}  // namespace mage

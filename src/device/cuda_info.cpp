@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cuda_info.hpp"
+
+#include <cstdio>
+
+#include "mage_bench/cuda.hpp"
+
+namespace mage {
+namespace {
+
+std::string version_text(int encoded) {
+  return std::to_string(encoded / 1000) + "." + std::to_string(encoded % 1000 / 10);
+}
+
+std::string uuid_text(const cudaUUID_t& uuid) {
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    char byte[3];
+    std::snprintf(byte, sizeof byte, "%02x", static_cast<unsigned>(static_cast<unsigned char>(uuid.bytes[i])));
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += byte;
+  }
+  return text;
+}
+
+}  // namespace
+
+int cuda_attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
+  return value;
+}
+
+DeviceInfo describe_cuda_device(int device) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  int driver = 0;
+  int runtime = 0;
+  check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+  char bus[32] = {};
+  check(cudaDeviceGetPCIBusId(bus, sizeof bus, device), "cudaDeviceGetPCIBusId");
+  DeviceInfo info;
+  info.name = properties.name;
+  info.compute_capability = properties.major * 10 + properties.minor;
+  info.l2_bytes = static_cast<std::size_t>(properties.l2CacheSize);
+  info.memory_bytes = properties.totalGlobalMem;
+  // Two transfers a clock on a bus of so many bits: kHz * bits / 8 * 2 / 1e6 = GB/s.
+  info.peak_gbytes_per_s = static_cast<double>(cuda_attribute(cudaDevAttrMemoryClockRate, device)) *
+                           cuda_attribute(cudaDevAttrGlobalMemoryBusWidth, device) / 4e6;
+  info.facts = {{"uuid", uuid_text(properties.uuid)},
+                {"pci_bus_id", bus},
+                {"compute_capability", std::to_string(properties.major) + "." + std::to_string(properties.minor)},
+                {"sm_count", std::to_string(properties.multiProcessorCount)},
+                {"l2_bytes", std::to_string(properties.l2CacheSize)},
+                {"memory_bytes", std::to_string(properties.totalGlobalMem)},
+                {"ecc_enabled", std::to_string(cuda_attribute(cudaDevAttrEccEnabled, device))},
+                {"cuda_driver_api", version_text(driver)},
+                {"cuda_runtime", version_text(runtime)}};
+  return info;
+}
+
+}  // namespace mage
