@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -43,6 +44,36 @@ TEST(Compare, AcceptsInsideTheBoundAndRefusesOutside) {
 TEST(Compare, ReportsTheErrorInUnitsOfTheBound) {
   EXPECT_NEAR(judge(1.0625F, 1.0, 0.125F).worst, 0.5, 1e-12);
   EXPECT_NEAR(judge(1.25F, 1.0, 0.125F).worst, 2, 1e-12);
+}
+
+/// Of two elements that may err by 1 each: 1 + first, 2 + second.
+Verdict judge_norm(float first, float second, double norm_bound, double value = 2) {
+  const std::array got{1 + first, 2 + second};
+  return compare(output(1, 2), got.data(), {{1, value}, {1, 1}, norm_bound}, poison_word);
+}
+
+// 0.375, 0.5 and 0.625 are a right-angled triangle, and exact.
+TEST(Compare, TheNormOfTheErrorsHasABoundOfItsOwn) {
+  EXPECT_TRUE(judge_norm(0.375F, -0.5F, 0.625).ok) << "the bound itself is inside";
+  EXPECT_TRUE(judge_norm(0.375F, -0.5F, 0.63).ok);
+  const auto verdict = judge_norm(0.375F, -0.5F, 0.62);
+  EXPECT_FALSE(verdict.ok) << "each is inside its bound, and both are not";
+  EXPECT_EQ(verdict.wrong_elements, 0);
+  EXPECT_EQ(verdict.worst, 0.5);
+  EXPECT_NE(verdict.reason.find("2-norm of their errors, 0.625, is outside its bound 0.62"), std::string::npos)
+      << verdict.reason;
+  EXPECT_TRUE(judge_norm(0.375F, -0.5F, 0).ok) << "no such check";
+}
+
+TEST(Compare, TheNormExcusesNoElementAndIsNotAskedOfWhatIsNotFinite) {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  EXPECT_FALSE(judge_norm(1.5F, 0, 2).ok) << "an element outside its bound";
+  EXPECT_FALSE(judge_norm(nan, 0, 2).ok);
+  EXPECT_FALSE(judge_norm(nan, 0, inf).ok);
+  EXPECT_FALSE(judge_norm(0.5F, 0, std::nan("")).ok) << "a NaN bound accepts nothing";
+  EXPECT_TRUE(judge_norm(0.5F, nan, 0.25, std::nan("")).ok) << "NaN was expected, and the other is inside its bound";
+  EXPECT_TRUE(judge_norm(0.5F, infinity, 0.25, inf).ok);
+  EXPECT_FALSE(judge_norm(0.5F, 0, 0.25, inf).ok);
 }
 
 TEST(Compare, NaNPassesOnlyWhereNaNIsExpected) {

@@ -23,9 +23,9 @@ AnyProblem problem_of(const Family& family, const std::string& name) {
 }
 
 void expect_caught(Device& device, const Tools& tools, const Mutant& mutant, TimingMode mode,
-                   const std::string& problem) {
-  SCOPED_TRACE(mutant.name() + " by " + std::string{to_string(mode)} + " on " + problem);
-  const Oracle oracle{*mutant.family, problem_of(*mutant.family, problem)};
+                   const AnyProblem& problem) {
+  SCOPED_TRACE(mutant.name() + " by " + std::string{to_string(mode)} + " on " + problem.name);
+  const Oracle oracle{*mutant.family, problem};
   Case bound{device, oracle};
   auto launch = make_mutant(mutant, device, tools, oracle.problem(), bound.pointers());
   const auto sampler = make_sampler(mode, device, launch);
@@ -45,7 +45,7 @@ class MutantTest : public testing::TestWithParam<Mutant> {};
 
 TEST_P(MutantTest, IsCaughtOnTheHost) {
   const auto device = make_host_device();
-  for (const auto* problem : {"64x1024", "37x515-tail", "3x33-o1"})
+  for (const auto& problem : GetParam().problems())
     expect_caught(*device, test::host_tools(), GetParam(), TimingMode::host, problem);
 }
 
@@ -74,7 +74,7 @@ TEST_P(GpuMutantTest, IsCaughtByEveryMode) {
   MAGE_NEED_GPU();
   const auto device = make_cuda_device(0);
   for (const auto mode : all_modes)
-    for (const auto* problem : {"64x1024", "37x515-tail", "3x33-o1"}) {
+    for (const auto& problem : GetParam().problems()) {
       try {
         expect_caught(*device, test::cuda_tools(), GetParam(), mode, problem);
       } catch (const UnavailableError& error) {

@@ -81,6 +81,23 @@ TEST(Reference, GeluBackwardSumsColumns) {
   EXPECT_FLOAT_EQ(expected[1].bound[1], static_cast<float>(errors + gamma * (15 + errors)));
 }
 
+// At t = 40 dx is dy, +1 and -1 in turn: partial sums stay about zero, and the sum may err by 8u a row. Where all are
+// 1, what they have in common takes part in 512 + 4096 / 256 additions too.
+TEST(Reference, GeluBackwardBoundOfATallColumnOnPaper) {
+  constexpr int64 rows = 4096;
+  constexpr double u = 0x1p-24;
+  std::vector<float> dy(rows, 1);
+  for (std::size_t r = 1; r < rows; r += 2) dy[r] = -1;
+  const auto expected = gelu_backward_of(rows, std::vector<float>(rows, 40), {0}, dy);
+  constexpr double term = 12 * u * 17;
+  EXPECT_EQ(expected[1].value[0], 0);
+  EXPECT_FLOAT_EQ(expected[1].bound[0], static_cast<float>(rows * (term + 8 * u)));
+  EXPECT_NEAR(expected[1].norm_bound, 4 * (64 * term + rows * u), 1e-9 * expected[1].norm_bound) << "of one column";
+  const auto same = gelu_backward_of(rows, std::vector<float>(rows, 40), {0}, std::vector<float>(rows, 1));
+  constexpr double deep = 528 * u / (1 - 528 * u);
+  EXPECT_FLOAT_EQ(same[1].bound[0], static_cast<float>(rows * (term + 8 * u) + deep * (4096 - 2 * 64)));
+}
+
 TEST(Reference, GeluBackwardOfNoNumberIsDecided) {
   const auto expected =
       gelu_backward_of(2, {infinity, -infinity, nan, 1, 1, 1, 1, 1}, {0, 0, 0, infinity}, {1, 1, 1, 1, 1, 1, 1, 1});
@@ -104,7 +121,7 @@ TEST(Reference, GeluBackwardBoundAcceptsSumsAndRefusesAMissingRow) {
   generate(operands[1], 1, bias.data());
   generate(operands[2], 2, dy.data());
   const auto expected = gelu_backward_of(rows, x, bias, dy);
-  std::vector<float> sums(cols, 0), fewer(cols, 0);
+  std::vector<float> sums(cols, 0), fewer(cols, 0), rounded(cols, 0);
   for (int64 r = 0; r < rows; ++r)
     for (int64 c = 0; c < cols; ++c) {
       const auto i = static_cast<std::size_t>(r * cols + c), column = static_cast<std::size_t>(c);
@@ -112,9 +129,13 @@ TEST(Reference, GeluBackwardBoundAcceptsSumsAndRefusesAMissingRow) {
       const float dx = dy[i] * (0.5F * (1 + std::erf(t * sqrt_half)) + t * 0.39894228F * std::exp(-0.5F * t * t));
       sums[column] += dx;
       if (r != 2048) fewer[column] += dx;
+      rounded[column] += std::round(dx * 0x1p13F) * 0x1p-13F;
     }
   EXPECT_TRUE(accepted(sums, expected[1]));
   EXPECT_FALSE(accepted(fewer, expected[1]));
+  // Terms to 13 binary places: no column shows it by itself, and all of them do.
+  EXPECT_TRUE(accepted(rounded, {expected[1].value, expected[1].bound}));
+  EXPECT_FALSE(accepted(rounded, expected[1]));
 }
 
 }  // namespace

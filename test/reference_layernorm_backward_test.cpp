@@ -52,6 +52,33 @@ TEST(Reference, LayernormBackwardOfTwoRowsOnPaper) {
   EXPECT_EQ(expected.at(2).value, (std::vector<double>{3, 2, 3, 0}));
 }
 
+TEST(Reference, LayernormBackwardBoundsOnPaper) {
+  constexpr double u = 0x1p-24, gamma_3 = 3 * u / (1 - 3 * u), quantum = 0x1p-150;
+  LayernormBackward row{.x = {1, -1, 1, -1}, .dy = {1, 1, 3, 1}, .mean = {0}, .rstd = {1}, .gamma = {1, 2, 1, 2}};
+  const auto dx = row.expected().at(0);
+  // w = {1, 2, 3, 2}, w xhat = {1, -2, 3, -2}: magnitudes of 8 both, three additions, 1 and 4 roundings a term. The
+  // first element: |w| + |c1| + |xhat c2| = 1 + 2 + 0.
+  EXPECT_FLOAT_EQ(dx.bound[0], static_cast<float>(2 * (gamma_3 + u) + 2 * (gamma_3 + 4 * u) + 8 * u * 3 + quantum));
+
+  // Columns of 1024 rows: 1, -1, ... in the first, 1, 1, ... in the second; xhat is 1.
+  constexpr std::size_t rows = 1024;
+  LayernormBackward columns{.x = std::vector<float>(2 * rows, 1),
+                            .dy = std::vector<float>(2 * rows, 1),
+                            .mean = std::vector<float>(rows, 0),
+                            .rstd = std::vector<float>(rows, 1),
+                            .gamma = {1, 1}};
+  for (std::size_t r = 1; r < rows; r += 2) columns.dy[2 * r] = -1;
+  const auto expected = columns.expected();
+  const double deep = 516 * u / (1 - 516 * u);  // 512 + 1024 / 256 additions
+  const auto& dbeta = expected.at(2);
+  EXPECT_FLOAT_EQ(dbeta.bound[0], static_cast<float>(8 * u * rows));
+  constexpr double drift = 1024 - 2 * 32;
+  EXPECT_FLOAT_EQ(dbeta.bound[1], static_cast<float>(deep * drift + 8 * u * rows));
+  EXPECT_NEAR(dbeta.norm_bound, std::hypot(u * rows, deep * drift + u * rows) * (1 + 3 / std::sqrt(2.0)),
+              1e-9 * dbeta.norm_bound);
+  EXPECT_FLOAT_EQ(expected.at(1).bound[0], static_cast<float>((8 * u + gamma_3) * rows));
+}
+
 TEST(Reference, LayernormBackwardDerivesMeanAndRstd) {
   LayernormBackward p{.x = {10001, 9999, -3, -3, infinity, 1, 0, 0x1p-149F},
                       .dy = std::vector<float>(8, 1),

@@ -2,6 +2,7 @@
 // The oracle of layernorm against values that are not its own, and its bounds against right and wrong FP32 arithmetic.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <functional>
@@ -125,6 +126,47 @@ TEST(Reference, LayernormBoundRefusesWrongVariances) {
   EXPECT_EQ(accepted_of_layernorm(Distribution::normal, changed(1e-5F, 1)), (std::array{false, true, false}))
       << "unbiased";
   EXPECT_FALSE(accepted_of_layernorm(Distribution::normal, changed(1e-6F, 0))[2]) << "another epsilon";
+}
+
+// The terms of 1, -1, ... have nothing in common: u times their partial sums, 8u and not 40u of each. Those of 1, 1,
+// ... do: what 1024 / 32 + 8 additions may do to a sum. Four terms are added thrice, in any order.
+TEST(Reference, LayernormBoundOfTheMeanOnPaper) {
+  constexpr double u = 0x1p-24, quantum = 0x1p-149;
+  const auto of = [](std::size_t cols, float even, float odd) {
+    std::vector<float> row(cols);
+    for (std::size_t i = 0; i < cols; ++i) row[i] = i % 2 == 0 ? even : odd;
+    return layernorm_of(row, std::vector<float>(cols, 1), std::vector<float>(cols, 0))[1];
+  };
+  EXPECT_FLOAT_EQ(of(1024, 1, -1).bound[0], static_cast<float>(8 * u + quantum));
+  EXPECT_FLOAT_EQ(of(1024, 1, 1).bound[0], static_cast<float>(40 * u / (1 - 40 * u) + 2 * u + quantum));
+  EXPECT_FLOAT_EQ(of(4, 1, -1).bound[0], static_cast<float>(3 * u / (1 - 3 * u) + quantum));
+  EXPECT_FLOAT_EQ(of(1, 3, 0).bound[0], static_cast<float>(2 * u * 3 + quantum)) << "nothing is added";
+  EXPECT_DOUBLE_EQ(of(1024, 1, -1).norm_bound, 4 * u) << "of one mean";
+}
+
+/// As the first version adds: 256 threads one element after another, then a tree.
+float block_sum(const std::vector<float>& values) {
+  std::array<float, 256> threads{};
+  for (std::size_t i = 0; i < values.size(); ++i) threads[i % 256] += values[i];
+  for (std::size_t half = 128; half > 0; half /= 2)
+    for (std::size_t i = 0; i < half; ++i) threads[i] += threads[i + half];
+  return threads[0];
+}
+
+TEST(Reference, LayernormBoundSeesOneColumnOfALongRow) {
+  constexpr std::size_t cols = 131072;
+  const std::vector<float> gamma(cols, 1), beta(cols, 0);
+  for (const auto distribution :
+       {Distribution::normal, Distribution::shifted, Distribution::constant, Distribution::spike, Distribution::tail}) {
+    SCOPED_TRACE(to_string(distribution));
+    std::vector<float> x(cols);
+    generate({.name = "x", .rows = 1, .cols = cols, .distribution = distribution, .seed = 4}, 0, x.data());
+    const auto expected = layernorm_of(x, gamma, beta)[1];
+    EXPECT_TRUE(accepted({block_sum(x) / cols}, expected));
+    if (distribution != Distribution::normal && distribution != Distribution::tail) continue;
+    *std::find_if(x.begin(), x.end(), [](float value) { return std::fabs(value) > 0.8F; }) = 0;
+    EXPECT_FALSE(accepted({block_sum(x) / cols}, expected));
+  }
 }
 
 TEST(Reference, LayernormWorkCountsWhatMustMove) {

@@ -13,7 +13,7 @@
 
 namespace mage {
 
-/// The outcome of one check. `ok` only if every element of every output is inside its bound,
+/// The outcome of one check. `ok` only if every element of every output, and its norm, is inside its bound,
 /// every fence stands, every input is as it was, and no output word still holds the poison.
 struct Verdict {
   bool ok = false;

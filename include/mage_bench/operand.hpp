@@ -78,10 +78,12 @@ class Pointers {
 };
 
 /// What an output must be: accepted where |got - value| <= bound, where both are NaN,
-/// or where both are the same infinity. Nothing else passes.
+/// or where both are the same infinity. Nothing else passes. Where all values are finite, the 2-norm of all errors must
+/// also be <= norm_bound: many errors that are each inside their bound may still be a precision that was lowered.
 struct ExpectedTensor {
   std::vector<double> value;
   std::vector<float> bound;
+  double norm_bound = 0;  ///< 0: no such check
 };
 
 /// One tensor an output operand, in their order. The reference fills it.

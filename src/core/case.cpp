@@ -38,9 +38,11 @@ Verdict compare_as(const Operand& operand, const void* got_bytes, const Expected
   const auto* got = static_cast<const T*>(got_bytes);
   std::mutex merge;
   Verdict total;
+  double squares = 0;  // of the errors; NaN or infinite where a value is
   std::int64_t first_wrong = -1;
   parallel_blocks(operand.elements(), 1 << 16, [&](int64 begin, int64 end) {
     Verdict block;
+    double block_squares = 0;
     std::int64_t first = -1;
     for (int64 i = begin; i < end; ++i) {
       const auto index = static_cast<std::size_t>(i);
@@ -55,6 +57,7 @@ Verdict compare_as(const Operand& operand, const void* got_bytes, const Expected
       const bool same = (std::isnan(value) && std::isnan(found)) || found == value;
       const bool inside = untouched == 0 && (same || error <= bound);
       block.untouched_words += untouched;
+      block_squares += error * error;
       if (inside) {
         if (!same && error > 0) block.worst = std::fmax(block.worst, error / bound);
         continue;
@@ -65,12 +68,21 @@ Verdict compare_as(const Operand& operand, const void* got_bytes, const Expected
     }
     const std::scoped_lock lock{merge};
     total.worst = std::fmax(total.worst, block.worst);
+    squares += block_squares;
     total.wrong_elements += block.wrong_elements;
     total.untouched_words += block.untouched_words;
     if (first >= 0 && (first_wrong < 0 || first < first_wrong)) first_wrong = first;
   });
   total.ok = total.wrong_elements == 0;
-  if (total.ok) return total;
+  if (total.ok) {
+    // Every element is inside its bound, so that an error that is no number stands where no number is expected.
+    if (expected.norm_bound == 0 || !std::isfinite(squares) || std::sqrt(squares) <= expected.norm_bound) return total;
+    total.ok = false;
+    total.reason = "all elements of " + operand.name + " are inside their bounds, but the 2-norm of their errors, " +
+                   number(std::sqrt(squares)) + ", is outside its bound " + number(expected.norm_bound) +
+                   ": was a precision lowered?";
+    return total;
+  }
   const auto index = static_cast<std::size_t>(first_wrong);
   const auto place = operand.name + "[" + std::to_string(first_wrong / operand.cols) + "," +
                      std::to_string(first_wrong % operand.cols) + "]";

@@ -8,11 +8,11 @@
 #include "mage_bench/parallel.hpp"
 #include "mage_bench/problem_text.hpp"
 #include "mage_bench/registry.hpp"
+#include "reference/summation.hpp"
 
 namespace mage::gelu_tanh {
 namespace {
 
-constexpr double unit_roundoff = 0x1p-24;
 constexpr int64 grain = 1 << 14;
 
 /// x + bias as the formula sees it: a sum that FP32 cannot hold is infinite there, so it is here.
@@ -31,7 +31,6 @@ double gelu_tanh(double t) {
 
 float bound(double t, double y) {
   if (!std::isfinite(y)) return 0;  // NaN and infinity must be met exactly: |got - inf| <= inf would pass anything
-  constexpr double half_subnormal_quantum = 0x1p-150;
   return static_cast<float>(8 * unit_roundoff * std::fabs(t) + 4 * unit_roundoff * std::fabs(y) +
                             half_subnormal_quantum);
 }

@@ -10,22 +10,13 @@
 #include "mage_bench/parallel.hpp"
 #include "mage_bench/problem_text.hpp"
 #include "mage_bench/registry.hpp"
+#include "reference/summation.hpp"
 
 namespace mage::layernorm_backward {
 namespace {
 
-constexpr double unit_roundoff = 0x1p-24;
-constexpr double half_subnormal_quantum = 0x1p-150;
-
-/// Row and column sums as deep as those of any variant: see tolerance().
-double row_depth(int64 cols) {
-  const int64 share = (cols + 255) / 256;
-  return static_cast<double>(std::min<int64>(cols, 32) + share + 8);
-}
-double column_depth(int64 rows) {
-  const int64 share = rows / 64;
-  return static_cast<double>(std::min<int64>(rows, 256) + share + 32);
-}
+/// The sums of up to 32 lanes may be added one after another.
+double depth(int64 cols) { return static_cast<double>(row_depth(cols, 32)); }
 
 /// Doubles become floats only here: NaN and infinity must be met exactly.
 float bound_of(double value, double bound) { return std::isfinite(value) ? static_cast<float>(bound) : 0.0F; }
@@ -37,7 +28,7 @@ float rounded(double value) {
 
 /// What a row adds to its columns.
 struct ColumnSums {
-  double dgamma = 0, dgamma_magnitude = 0, dbeta = 0, dbeta_magnitude = 0;
+  Terms dgamma, dbeta;
 };
 
 /// Calls row(r, sums) for all rows, in parallel, and leaves in totals[c] what they added to sums[c]. The order of the
@@ -59,35 +50,34 @@ void for_rows(int64 rows, int64 cols, std::vector<ColumnSums>& totals, const Row
   parallel_blocks(cols, 256, [&](int64 begin, int64 end) {
     for (const auto& part : sums)
       for (auto c = static_cast<std::size_t>(begin); c < static_cast<std::size_t>(end); ++c) {
-        totals[c].dgamma += part[c].dgamma;
-        totals[c].dgamma_magnitude += part[c].dgamma_magnitude;
-        totals[c].dbeta += part[c].dbeta;
-        totals[c].dbeta_magnitude += part[c].dbeta_magnitude;
+        totals[c].dgamma.add(part[c].dgamma);
+        totals[c].dbeta.add(part[c].dbeta);
       }
   });
 }
 
-/// Calls emit(c, dx, scale) for the elements of row r; the bound of dx is a multiple of scale.
+/// Calls emit(c, dx, error) for the elements of row r, with what FP32 may err in dx.
 template <class Emit>
 void backward_row(const Args& a, int64 cols, int64 r, ColumnSums* sums, const Emit& emit) {
   const float *x = a.x + r * cols, *dy = a.dy + r * cols;
   const double mean = a.mean[r], rstd = a.rstd[r];
-  double c1 = 0, c2 = 0, largest = 0;
+  Terms ws, ws_xhat;
   for (int64 c = 0; c < cols; ++c) {
     const double g = dy[c], xhat = (x[c] - mean) * rstd, w = a.gamma[c] * g;
-    c1 += w;
-    c2 += w * xhat;
-    largest = std::max(largest, std::fabs(w));
-    sums[c].dgamma += g * xhat;
-    sums[c].dgamma_magnitude += std::fabs(g * xhat);
-    sums[c].dbeta += g;
-    sums[c].dbeta_magnitude += std::fabs(g);
+    ws.add(w);
+    ws_xhat.add(w * xhat);
+    sums[c].dgamma.add(g * xhat);
+    sums[c].dbeta.add(g);
   }
-  c1 /= static_cast<double>(cols);
-  c2 /= static_cast<double>(cols);
+  const auto count = static_cast<double>(cols);
+  const double c1 = ws.sum / count, c2 = ws_xhat.sum / count;
+  // A term of c1 is rounded once, one of c2 four times.
+  const double c1_error = (sum_error(ws, count, depth(cols)) + unit_roundoff * ws.magnitudes) / count;
+  const double c2_error = (sum_error(ws_xhat, count, depth(cols)) + 4 * unit_roundoff * ws_xhat.magnitudes) / count;
   for (int64 c = 0; c < cols; ++c) {
     const double xhat = (x[c] - mean) * rstd, w = static_cast<double>(a.gamma[c]) * static_cast<double>(dy[c]);
-    emit(c, rstd * (w - c1 - xhat * c2), rstd * (largest + std::fabs(c1) + std::fabs(xhat * c2)));
+    const double parts = std::fabs(w) + std::fabs(c1) + std::fabs(xhat * c2);
+    emit(c, rstd * (w - c1 - xhat * c2), rstd * (c1_error + std::fabs(xhat) * c2_error + 8 * unit_roundoff * parts));
   }
 }
 
@@ -99,8 +89,8 @@ Launch prepare(const Problem& problem, const Args& args) {
                    [&](int64 c, double dx, double) { args.dx[r * cols + c] = static_cast<float>(dx); });
     });
     for (std::size_t c = 0; c < totals.size(); ++c) {
-      args.dgamma[c] = static_cast<float>(totals[c].dgamma);
-      args.dbeta[c] = static_cast<float>(totals[c].dbeta);
+      args.dgamma[c] = static_cast<float>(totals[c].dgamma.sum);
+      args.dbeta[c] = static_cast<float>(totals[c].dbeta.sum);
     }
   };
 }
@@ -125,12 +115,14 @@ ProblemList<Problem> LayernormBackward::test_problems() {
   for (const auto& [rows, cols] : std::initializer_list<std::pair<int64, int64>>{
            {1100, 64},  {2300, 256}, {2200, 260}, {1023, 512}, {9, 516},    {541, 1000}, {400, 1028}, {140, 2052},
            {401, 2048}, {9, 3076},   {300, 4096}, {150, 4100}, {420, 5124}, {407, 8192}, {3, 8196},   {135, 12288},
-           {70, 16384}, {5, 16389},  {3, 32772},  {2, 65536},  {2, 65540},  {1, 100003}})
+           {70, 16384}, {5, 16389},  {3, 32772},  {2, 65536},  {2, 65540},  {3, 100003}})
     problems.push_back({.rows = rows, .cols = cols});
   for (const int64 offset : {1, 2, 3}) {
     problems.push_back({.rows = 150, .cols = 1030, .offset = offset});
     problems.push_back({.rows = 5, .cols = 9001, .offset = offset});
   }
+  // The tallest: where a missing row is hardest to see.
+  problems.push_back({.rows = 65536, .cols = 3});
   problems.push_back({.rows = 300, .cols = 4097, .distribution = Distribution::shifted});
   problems.push_back({.rows = 20, .cols = 12000, .distribution = Distribution::shifted});
   // large: more than 2^31 elements; the columns are a multiple of 4, so that vector paths take it too.
@@ -201,35 +193,46 @@ void LayernormBackward::reference(const Problem& p, const Pointers& host, Expect
     sum->value.resize(cols);
     sum->bound.resize(cols);
   }
-  const double factor = (4 * row_depth(p.cols) + 16) * unit_roundoff;
   std::vector<ColumnSums> totals;
   for_rows(p.rows, p.cols, totals, [&](int64 r, ColumnSums* sums) {
-    backward_row(a, p.cols, r, sums, [&](int64 c, double value, double scale) {
+    backward_row(a, p.cols, r, sums, [&](int64 c, double value, double error) {
       const auto i = static_cast<std::size_t>(r * p.cols + c);
       dx.value[i] = value;
-      dx.bound[i] = bound_of(value, factor * scale + half_subnormal_quantum);
+      dx.bound[i] = bound_of(value, error + half_subnormal_quantum);
     });
   });
-  const auto gamma_n = [](double n) { return n * unit_roundoff / (1 - n * unit_roundoff); };
-  const double depth = column_depth(p.rows), rows = static_cast<double>(p.rows);
+  const auto rows = static_cast<double>(p.rows), deep = static_cast<double>(column_depth(p.rows));
+  std::vector<double> dgamma_typical(cols), dbeta_typical(cols);
   for (std::size_t c = 0; c < cols; ++c) {
     const auto& total = totals[c];
-    dgamma.value[c] = total.dgamma;
-    dgamma.bound[c] = bound_of(total.dgamma, gamma_n(depth + 3) * total.dgamma_magnitude +
-                                                 half_subnormal_quantum * (rows + total.dbeta_magnitude));
-    dbeta.value[c] = total.dbeta;
-    dbeta.bound[c] = bound_of(total.dbeta, gamma_n(depth) * total.dbeta_magnitude);
+    // A term of dgamma is rounded three times.
+    const double of_terms = gamma_n(3) * total.dgamma.magnitudes;
+    const double of_subnormals = half_subnormal_quantum * (rows + total.dbeta.magnitudes);
+    dgamma.value[c] = total.dgamma.sum;
+    dgamma.bound[c] = bound_of(total.dgamma.sum, sum_error(total.dgamma, rows, deep) + of_terms + of_subnormals);
+    dgamma_typical[c] = sum_error(total.dgamma, rows, deep, swing_of_many) + of_subnormals +
+                        std::min(of_terms, swing_of_many * gamma_n(3) * std::sqrt(total.dgamma.squares));
+    dbeta.value[c] = total.dbeta.sum;
+    dbeta.bound[c] = bound_of(total.dbeta.sum, sum_error(total.dbeta, rows, deep));
+    dbeta_typical[c] = sum_error(total.dbeta, rows, deep, swing_of_many);
   }
+  dgamma.norm_bound = norm_bound(dgamma_typical);
+  dbeta.norm_bound = norm_bound(dbeta_typical);
 }
 
 Text LayernormBackward::tolerance(const Problem&) {
-  return "dx: (4p + 16) u rstd (max|w| + |c1| + |xhat c2|) + 2^-150, u = 2^-24, w = gamma dy, with p = min(cols, 32) + "
-         "ceil(cols / 256) + 8 roundings in the two sums of a row: a lane of a warp adds up to 32 terms, a thread of 256 "
-         "its share, and trees add those. dgamma: gamma_(d + 3) sum|dy xhat|, dbeta: gamma_d sum|dy|, gamma_n = n u / (1 "
-         "- n u), with d = min(rows, 256) + rows / 64 + 32 additions: chunks of 256 rows or the rows of one of at least "
-         "64 blocks, then the partial sums; 3 are the roundings of x - mean, xhat and the product. mean and rstd are "
-         "inputs, so that they have no error. 2^-150, half a quantum of subnormals, is what xhat and each product may "
-         "lose there. NaN and infinity must be met exactly.";
+  return "With u = 2^-24, an addition errs by u times the partial sum it gives: a sum of n terms t by s = min(gamma_d "
+         "sum|t|, gamma_d drift + 8u sqrt(n sum t^2)), drift = max(0, |sum t| - 2 sqrt(sum t^2)), for what terms have "
+         "in common makes partial sums grow, and where they wander about zero so do their roundings, whatever the "
+         "depth d. A bound of d max|t| would let a missing column or row pass where there are many. dx: rstd (s1 + "
+         "|xhat| s2 + 8u (|w| + |c1| + |xhat c2|)) + 2^-150, w = gamma dy: s1 and s2 are s and 1 and 4 roundings a "
+         "term of w and w xhat, over cols, with d = min(cols / 32, max(128, cols / 256)) + 32: a warp a row up to 4096 "
+         "columns and 256 threads beyond, and 32 lanes. dgamma: s + gamma_3 sum|dy xhat|, the roundings of x - mean, "
+         "xhat and the product; dbeta: s; both with d = 512 + rows / 256: up to 256 lanes and 256 slabs of rows. d is "
+         "less than the number of terms. The 2-norm of all errors of dgamma and of dbeta: 1 + 3 / sqrt(cols) times "
+         "that of these bounds with 1 for 8, and sqrt(sum (dy xhat)^2) for the magnitudes that gamma_3 is of: many "
+         "wander less than one may. mean and rstd are inputs, so that they have no error. 2^-150, half a quantum of "
+         "subnormals, is what xhat and each product may lose there. NaN and infinity must be met exactly.";
 }
 
 Work LayernormBackward::work(const Problem& p) {

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "test/support/variants.hpp"
 
@@ -31,6 +33,8 @@ constexpr Entry entries[]{
     {Mutation::operand_of_zeros, "operand_of_zeros", "outside its bound"},
     {Mutation::operand_of_ones, "operand_of_ones", "outside its bound"},
     {Mutation::last_row_skipped, "last_row_skipped", "outside its bound"},
+    {Mutation::last_column_skipped, "last_column_skipped", "outside its bound"},
+    {Mutation::tf32_inputs, "tf32_inputs", "outside its bound"},
     {Mutation::input_zeroed, "input_zeroed", "input changed"},
     {Mutation::first_call_only, "first_call_only", "outside its bound"},
     {Mutation::nothing_written, "nothing_written", "never written"},
@@ -42,8 +46,50 @@ const Entry& entry(Mutation mutation) {
 
 std::size_t words(const Operand& operand) { return operand.bytes() / sizeof(std::uint32_t); }
 
+using Words = std::vector<std::uint32_t>;
+
+void zero_last_column(Words& matrix, int64 cols) {
+  const auto step = static_cast<std::size_t>(cols);
+  for (std::size_t last = step - 1; last < matrix.size(); last += step) matrix[last] = 0;
+}
+
+/// To the nearest, ties to even; infinity and NaN stay.
+void round_to_tf32(Words& floats) {
+  constexpr std::uint32_t exponent = 0x7F800000U, dropped = 0x1FFFU;
+  for (auto& word : floats)
+    if ((word & exponent) != exponent) word = (word + dropped / 2 + ((word >> 13U) & 1U)) & ~dropped;
+}
+
+/// Whether what the family makes of other columns depends on the last column of a matrix that it reads.
+bool has_row_sums(const Family& family, std::size_t operand) {
+  const Oracle right{family, *family.parse("3x8")};
+  const auto& operands = right.operands();
+  if (operands[operand].role != Role::in || operands[operand].rows < 2 || operands[operand].cols < 2) return false;
+  std::vector<Words> inputs;
+  std::vector<void*> pointers;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    auto& input = inputs.emplace_back(right.input(i).size() / sizeof(std::uint32_t));
+    if (!input.empty()) std::memcpy(input.data(), right.input(i).data(), right.input(i).size());
+    if (i == operand) zero_last_column(input, operands[i].cols);
+    pointers.push_back(input.data());
+  }
+  Expected expected;
+  family.reference(right.problem(), Pointers{std::move(pointers)}, expected);
+  std::size_t output = 0;
+  for (const auto& o : operands) {
+    if (o.role != Role::out) continue;
+    const auto &is = expected.at(output).value, &was = right.expected().at(output).value;
+    ++output;
+    for (std::size_t i = 0; i < is.size(); ++i) {
+      const bool own = o.cols > 1 && static_cast<int64>(i) % o.cols == o.cols - 1;
+      if (!own && is[i] != was[i]) return true;
+    }
+  }
+  return false;
+}
+
 /// The operands that a mutation has a mutant for.
-std::vector<std::size_t> targets(Mutation mutation, const Operands& operands) {
+std::vector<std::size_t> targets(Mutation mutation, const Family& family, const Operands& operands) {
   std::vector<std::size_t> found;
   const bool sums = std::any_of(operands.begin(), operands.end(),
                                 [](const Operand& o) { return o.role == Role::out && o.rows == 1; });
@@ -51,12 +97,16 @@ std::vector<std::size_t> targets(Mutation mutation, const Operands& operands) {
     const bool out = operands[i].role == Role::out;
     switch (mutation) {
       case Mutation::none:
+      case Mutation::tf32_inputs:
       case Mutation::input_zeroed:
       case Mutation::nothing_written:
         if (i == 0) found.push_back(i);
         break;
       case Mutation::last_row_skipped:
         if (i == 0 && sums) found.push_back(i);
+        break;
+      case Mutation::last_column_skipped:
+        if (has_row_sums(family, i)) found.push_back(i);
         break;
       case Mutation::operand_of_zeros:
       case Mutation::operand_of_ones:
@@ -102,6 +152,7 @@ class Spoilt {
         memory_{device, std::max(operand_.bytes(), sizeof(std::uint32_t))} {
     const auto& family = *mutant.family;
     const auto& variant = first_version(family, device);
+    const auto operands = family.operands(problem);
     std::vector<void*> bound;
     for (std::size_t i = 0; i < pointers.size(); ++i) bound.push_back(pointers.at<void>(i));
     const bool replaced = mutation_ == Mutation::operand_of_zeros || mutation_ == Mutation::operand_of_ones ||
@@ -113,6 +164,33 @@ class Spoilt {
     const auto launch = [&](const AnyProblem& of) {
       return prepare(variant, of, family.bind(of, Pointers{std::vector<void*>{bound}}));
     };
+    if (mutation_ == Mutation::last_column_skipped) {
+      const auto given = bound;
+      for (std::size_t i = 0; i < operands.size(); ++i)
+        if (operands[i].role == Role::out) bound[i] = own(device, operands[i].bytes());
+      auto right = launch(problem);
+      device.submit(right);
+      device.synchronize();
+      for (std::size_t i = 0; i < operands.size(); ++i) {
+        if (operands[i].role != Role::out || operands[i].cols != operand_.cols) continue;
+        for (int64 last = operand_.cols - 1; last < operands[i].elements(); last += operand_.cols)
+          last_column_.push_back({static_cast<float*>(given[i]) + last, static_cast<float*>(bound[i]) + last});
+      }
+      bound = given;
+    }
+    // Inputs as they are now: made other ones once, for all calls.
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      const bool column = mutation_ == Mutation::last_column_skipped && i == mutant.operand;
+      const bool rounded =
+          mutation_ == Mutation::tf32_inputs && operands[i].role == Role::in && operands[i].dtype == DType::f32;
+      if (!column && !rounded) continue;
+      Words input(words(operands[i]));
+      device.download(input.data(), bound[i], operands[i].bytes());
+      if (column) zero_last_column(input, operands[i].cols);
+      if (rounded) round_to_tf32(input);
+      bound[i] = own(device, operands[i].bytes());
+      device.upload(bound[i], input.data(), operands[i].bytes());
+    }
     right_ = launch(problem);
     if (mutation_ == Mutation::last_row_skipped) {
       const auto x = problem.name.find('x');
@@ -137,6 +215,9 @@ class Spoilt {
       case Mutation::one_past_the_end: tools_.fill(target + count, 0, 1, stream); break;
       case Mutation::one_nan: tools_.fill(target + count / 2, nan_word, 1, stream); break;
       case Mutation::last_row_skipped: fewer_rows_(stream); break;
+      case Mutation::last_column_skipped:
+        for (const auto& [to, from] : last_column_) tools_.copy(to, from, sizeof(float), stream);
+        break;
       case Mutation::input_zeroed: tools_.fill(input_, 0, input_words_, stream); break;
       case Mutation::first_call_only:
         tools_.copy_after_first(static_cast<std::uint32_t*>(memory_.pointer), target, input_,
@@ -145,11 +226,21 @@ class Spoilt {
       case Mutation::none:
       case Mutation::operand_of_zeros:
       case Mutation::operand_of_ones:
+      case Mutation::tf32_inputs:
       case Mutation::nothing_written: break;
     }
   }
 
  private:
+  struct Element {
+    float* to;
+    const float* from;
+  };
+
+  void* own(Device& device, std::size_t bytes) {
+    return owned_.emplace_back(std::make_unique<Memory>(device, bytes))->pointer;
+  }
+
   Mutation mutation_;
   const Tools& tools_;
   Operand operand_;
@@ -157,6 +248,8 @@ class Spoilt {
   std::size_t input_words_;
   void* target_;
   Memory memory_;
+  std::vector<std::unique_ptr<Memory>> owned_;
+  std::vector<Element> last_column_;
   Launch right_, fewer_rows_;
 };
 
@@ -167,6 +260,25 @@ std::string Mutant::name() const {
          family->operands(*family->parse("2x2")).at(operand).name;
 }
 
+std::vector<AnyProblem> Mutant::problems() const {
+  std::vector<AnyProblem> found;
+  for (const auto* name : {"64x1024", "37x515-tail", "3x33-o1"}) found.push_back(*family->parse(name));
+  const bool rows = mutation == Mutation::last_row_skipped;
+  if (!rows && mutation != Mutation::last_column_skipped) return found;
+  std::optional<AnyProblem> longest;
+  int64 most = 0;
+  for (const auto& problem : family->test_problems()) {
+    const auto matrix = family->operands(problem).front();
+    const int64 terms = rows ? matrix.rows : matrix.cols;
+    if (is_large(*family, problem) || matrix.distribution != Distribution::normal || terms <= most) continue;
+    most = terms;
+    longest = problem;
+  }
+  if (!longest) throw std::logic_error{std::string{family->name()} + " has no test problem of normal values"};
+  found.push_back(*longest);
+  return found;
+}
+
 const char* Mutant::must_say() const { return entry(mutation).must_say; }
 
 std::vector<Mutant> mutants() {
@@ -175,7 +287,8 @@ std::vector<Mutant> mutants() {
     if (!computes(*family)) continue;  // a copy of the input is what it should be
     const auto operands = family->operands(*family->parse("2x2"));
     for (const auto& one : entries)
-      for (const auto operand : targets(one.mutation, operands)) all.push_back({family, one.mutation, operand});
+      for (const auto operand : targets(one.mutation, *family, operands))
+        all.push_back({family, one.mutation, operand});
   }
   return all;
 }

@@ -22,8 +22,10 @@ enum class Mutation {
   operand_of_zeros,     ///< an input is taken for zeros: a bias, an affine or an edge skipped
   operand_of_ones,
   last_row_skipped,  ///< the operation on one row less: a sum over rows misses one, and the row's own outputs are there
-  input_zeroed,      ///< after it was read
-  first_call_only,   ///< right on the first call, then an output is the input's bytes
+  last_column_skipped,  ///< the last column of an input is taken for zeros, and its own outputs are there: sums miss it
+  tf32_inputs,          ///< the operation on inputs rounded to 10 bits of mantissa
+  input_zeroed,         ///< after it was read
+  first_call_only,      ///< right on the first call, then an output is the input's bytes
   nothing_written,
 };
 
@@ -35,6 +37,9 @@ struct Mutant {
 
   /// "layernorm_last_tile_unwritten_mean"
   [[nodiscard]] std::string name() const;
+  /// What it must be caught on: among them, where the mutation is a term left out of a sum, the longest such sum of the
+  /// family's test problems that is not large.
+  [[nodiscard]] std::vector<AnyProblem> problems() const;
   /// Part of the verdict's reason; empty for the control.
   [[nodiscard]] const char* must_say() const;
 };

@@ -31,7 +31,7 @@ def statistics(row):
         return sum(row), math.nan  # rows are all of one kind, so the sum is what a mean is
     mean = mpmath.fsum(row) / len(row)
     variance = mpmath.fsum((value - mean) ** 2 for value in row) / len(row)
-    return to_float(mean), to_float(1 / mpmath.sqrt(variance + mpmath.mpf(1e-5)))
+    return to_float(mean), to_float(1 / mpmath.sqrt(variance + mpmath.mpf("1e-5")))
 
 
 def gradients(xs, dys, means, rstds, gammas):
