@@ -14,6 +14,9 @@ using int64 = std::int64_t;
 using uint32 = std::uint32_t;
 using uint64 = std::uint64_t;
 
+/// a / b rounded up, where neither is negative.
+constexpr int64 ceil_div(int64 a, int64 b) { return (a + b - 1) / b; }
+
 // Defined in registry.hpp and operand.hpp; a contract only names them.
 template <class Problem>
 class ProblemList;

@@ -4,7 +4,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
+#include <cstddef>
 #include <source_location>
+#include <type_traits>
 #include <utility>
 
 #include "mage_bench/launch.hpp"
@@ -56,6 +59,71 @@ using CudaMemory = CudaHandle<void*, cudaFree>;
   CudaMemory memory;
   check(cudaMalloc(memory.put(), bytes), "cudaMalloc of scratch");
   return memory;
+}
+
+/// How a kernel starts, beyond what <<<>>> can say.
+struct LaunchShape {
+  dim3 grid, block;
+  std::size_t shared_bytes = 0;  ///< of dynamic shared memory
+  dim3 cluster{1, 1, 1};         ///< blocks of a cluster; of one block: no cluster
+  /// Programmatic dependent launch: blocks may start while the kernel before on the stream ends, and wait for it
+  /// themselves (griddepcontrol.wait).
+  bool dependent = false;
+  std::source_location where = std::source_location::current();  ///< named by errors: where this shape is written
+};
+
+namespace detail {
+
+/// A shape in the runtime's form, which points at its own attributes.
+class LaunchConfig {
+ public:
+  explicit LaunchConfig(const LaunchShape& shape, StreamHandle stream = {}) {
+    config_.gridDim = shape.grid;
+    config_.blockDim = shape.block;
+    config_.dynamicSmemBytes = shape.shared_bytes;
+    config_.stream = cuda_stream(stream);
+    config_.attrs = attributes_;
+    if (shape.dependent)
+      add(cudaLaunchAttributeProgrammaticStreamSerialization).programmaticStreamSerializationAllowed = 1;
+    if (const dim3 c = shape.cluster; c.x * c.y * c.z > 1)
+      add(cudaLaunchAttributeClusterDimension).clusterDim = {.x = c.x, .y = c.y, .z = c.z};
+  }
+  LaunchConfig(const LaunchConfig&) = delete;
+  LaunchConfig& operator=(const LaunchConfig&) = delete;
+
+  [[nodiscard]] const cudaLaunchConfig_t* get() const { return &config_; }
+
+ private:
+  cudaLaunchAttributeValue& add(cudaLaunchAttributeID id) {
+    cudaLaunchAttribute& attribute = attributes_[config_.numAttrs++];
+    attribute.id = id;
+    return attribute.val;
+  }
+
+  cudaLaunchAttribute attributes_[2]{};
+  cudaLaunchConfig_t config_{};
+};
+
+}  // namespace detail
+
+/// The arguments become the kernel's parameters as in a call.
+template <class... Parameters>
+void launch_kernel(void (*kernel)(Parameters...), const LaunchShape& shape, StreamHandle stream,
+                   std::type_identity_t<Parameters>... arguments) {
+  const detail::LaunchConfig config{shape, stream};
+  std::array<void*, sizeof...(Parameters)> addresses{&arguments...};
+  check(cudaLaunchKernelExC(config.get(), reinterpret_cast<const void*>(kernel), addresses.data()),
+        "cudaLaunchKernelExC", shape.where);
+}
+
+/// Clusters of this shape that the current device holds at once.
+template <class... Parameters>
+[[nodiscard]] int resident_clusters(void (*kernel)(Parameters...), const LaunchShape& shape) {
+  const detail::LaunchConfig config{shape};
+  int clusters = 0;
+  check(cudaOccupancyMaxActiveClusters(&clusters, reinterpret_cast<const void*>(kernel), config.get()),
+        "cudaOccupancyMaxActiveClusters", shape.where);
+  return clusters;
 }
 
 }  // namespace mage

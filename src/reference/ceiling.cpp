@@ -31,7 +31,6 @@ constexpr int64 word_bytes = 4;
 constexpr int64 row_bytes = row_words * word_bytes;
 constexpr double scale = 0x1p20;  // inputs are multiples of 2^-20
 
-int64 ceil_div(int64 a, int64 b) { return (a + b - 1) / b; }
 int64 words(const Problem& p) { return p.size / word_bytes; }
 int64 pieces(const Problem& p) { return ceil_div(words(p), piece_words); }
 int64 rows(const Problem& p) { return p.size / row_bytes; }

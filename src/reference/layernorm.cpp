@@ -17,8 +17,6 @@ namespace {
 constexpr double subnormal_quantum = 2 * half_subnormal_quantum;
 constexpr double epsilon = 1e-5;
 
-constexpr int64 ceil_div(int64 a, int64 b) { return (a + b - 1) / b; }
-
 /// Trees merge the threads of a row.
 constexpr int64 depth(int64 cols) { return row_depth(cols, 8); }
 

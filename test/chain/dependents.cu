@@ -3,7 +3,7 @@
 
 #include <stdexcept>
 
-#include "mage_bench/cuda.hpp"
+#include "mage_bench/device_code.cuh"
 
 namespace mage::test {
 namespace {
@@ -32,16 +32,9 @@ __global__ void __launch_bounds__(threads) dependent_twice_and_one(const float* 
 template <Early early>
 Launch launch(const float* x, float* y, int count) {
   return [=](StreamHandle stream) {
-    cudaLaunchAttribute attribute{};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3{static_cast<unsigned>((count + threads - 1) / threads)};
-    config.blockDim = dim3{threads};
-    config.stream = cuda_stream(stream);
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    check(cudaLaunchKernelEx(&config, dependent_twice_and_one<early>, x, y, count), "cudaLaunchKernelEx");
+    launch_kernel(dependent_twice_and_one<early>,
+                  {.grid = static_cast<unsigned>(ceil_div(count, threads)), .block = threads, .dependent = true},
+                  stream, x, y, count);
   };
 }
 

@@ -62,7 +62,7 @@ namespace {
 
 static_assert(v01_piece_words == piece_words);
 
-int64 pieces(const Problem& p) { return (p.size / 4 + piece_words - 1) / piece_words; }
+int64 pieces(const Problem& p) { return ceil_div(p.size / 4, piece_words); }
 
 Launch prepare(const Problem& p, const Args& a) {
   const int64 words = p.size / 4;

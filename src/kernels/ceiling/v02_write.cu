@@ -39,7 +39,7 @@ namespace {
 int64 blocks(const Problem& p) {
   constexpr int64 tile = v02_threads * v02_unroll;
   const int64 words = p.size / 4;
-  return (words / 4 + words % 4 + tile - 1) / tile;
+  return ceil_div(words / 4 + words % 4, tile);
 }
 
 Launch prepare(const Problem& p, const Args& a) {

@@ -64,8 +64,8 @@ namespace {
 
 static_assert(v03_slot_picks == slot_picks);
 
-int64 slots(const Problem& p) { return (p.size / (4 * row_words) * p.times + slot_picks - 1) / slot_picks; }
-int64 blocks(const Problem& p) { return (slots(p) * 32 + v03_threads - 1) / v03_threads; }
+int64 slots(const Problem& p) { return ceil_div(p.size / (4 * row_words) * p.times, slot_picks); }
+int64 blocks(const Problem& p) { return ceil_div(slots(p) * 32, v03_threads); }
 
 Launch prepare(const Problem& p, const Args& a) {
   const int64 rows = p.size / (4 * row_words), count = rows * p.times, outputs = slots(p);

@@ -49,7 +49,7 @@ namespace {
 
 static_assert(v04_chains == chains);
 
-int64 blocks(const Problem& p) { return (p.size + v04_threads - 1) / v04_threads; }
+int64 blocks(const Problem& p) { return ceil_div(p.size, v04_threads); }
 
 Launch prepare(const Problem& p, const Args& a) {
   const int64 count = p.size;

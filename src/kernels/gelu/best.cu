@@ -8,25 +8,22 @@
 namespace mage::gelu {
 namespace {
 
-constexpr int64 far_beyond_l2 = int64{1} << 26;  // elements: x and y are 512 MiB
 constexpr int64 most_of_tiles = int64{1} << 32;  // elements: well within what v11_tiles can count
 
-/// By medians on one H200 (experiments/memory-bound/ladders.json), a cold L2 first where it and graphs disagree:
+/// By medians on one H200 (experiments/memory-bound), a cold L2 first where it and graphs disagree:
 ///   16-byte rows                        v11_tiles  first in both modes, but by graph at 1024x4096, where data sits in
-///                                                  L2 and v07_pdl and v10_plain take 5.2 us instead of 6.1
-///   other rows, far beyond L2           v10_plain  not measured there; of 16-byte rows 2 % faster cold than v07_pdl
-///   other rows                          v07_pdl    first in graphs on 1023x4097 (6.2 us); single cold events favour
-///                                                  v04_exp2 by 5 %
+///                                                  L2 and v10_plain takes 5.2 us instead of 6.1
+///   other rows                          v10_plain  as fast as v07_pdl on 1023x4097, and the only one of the two that
+///                                                  is so in PyTorch's process too: 6.2 us by graph, v07_pdl 8.6
 ///   columns that 32 bits cannot count   v00_naive
 const char* picks(const Problem& p) {
   if (p.cols > 0x7fffffff) return "v00_naive";
   const bool vectors = p.cols % 4 == 0 && p.offset % 4 == 0;
-  if (vectors && p.rows * p.cols <= most_of_tiles) return "v11_tiles";
-  return p.rows * p.cols >= far_beyond_l2 ? "v10_plain" : "v07_pdl";
+  return vectors && p.rows * p.cols <= most_of_tiles ? "v11_tiles" : "v10_plain";
 }
 
 [[maybe_unused]] const Register<Gelu> registered{{
-    .note = "by alignment and size: v07_pdl, v10_plain or v11_tiles",
+    .note = "by alignment: v10_plain or v11_tiles",
     .min_cc = 90,
     .picks = picks,
 }};

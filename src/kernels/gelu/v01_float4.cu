@@ -27,7 +27,7 @@ namespace {
 
 constexpr int64 threads = 256;
 
-int64 blocks(const Problem& p) { return (p.rows * p.cols / 4 + threads - 1) / threads; }
+int64 blocks(const Problem& p) { return ceil_div(p.rows * p.cols / 4, threads); }
 
 Launch prepare(const Problem& p, const Args& a) {
   const int64 vectors = p.rows * p.cols / 4, row_vectors = p.cols / 4;

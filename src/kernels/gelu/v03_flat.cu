@@ -105,7 +105,7 @@ namespace {
 
 template <bool x_vector, bool bias_vector>
 Launch launch(const Args& a, const V03Layout& l) {
-  const auto grid = static_cast<unsigned>(l.vectors <= v03_tile ? 1 : (l.vectors + v03_tile - 1) / v03_tile);
+  const auto grid = static_cast<unsigned>(l.vectors <= v03_tile ? 1 : ceil_div(l.vectors, v03_tile));
   return [=](StreamHandle stream) {
     gelu_v03_flat<x_vector, bias_vector><<<grid, v03_threads, 0, cuda_stream(stream)>>>(a.x, a.bias, a.y, l);
   };

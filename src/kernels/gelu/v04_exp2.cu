@@ -3,7 +3,7 @@
 // less than half the instructions an element, which should help only where the data is in L2 or the clocks are low.
 // Worst |err| / bound over every float t in [-20, 20], ex2.approx off by up to 2^-22 either way: 0.564, by
 // tools/fit_gelu_exp2.py. +Inf gives +Inf, -Inf and NaN give NaN, as in the closed form.
-#include "kernels/gelu/exp2_form.hpp"
+#include "kernels/gelu/exp2_gelu.cuh"
 #include "mage_bench/device_code.cuh"
 
 namespace mage::gelu {
@@ -19,19 +19,6 @@ struct V04Layout {
   uint32 cols, magic32;  // floor((2^32 - 1) / cols)
   uint64 magic64;        // floor((2^64 - 1) / cols)
 };
-
-__device__ inline float v04_gelu(float t) {
-  const float h = 0.5f * t;
-  const float a = fminf(fabsf(h), exp2_end);
-  float e = exp2_q5;
-  e = fmaf(e, a, exp2_q4);
-  e = fmaf(e, a, exp2_q3);
-  e = fmaf(e, a, exp2_q2);
-  e = fmaf(e, a, exp2_q1);
-  e = fmaf(e, a, exp2_q0) * a;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(e));
-  return fmaf(-a, e, h + fabsf(h));  // h + |h| is 2 max(h, 0), but NaN for -Inf
-}
 
 __device__ inline float4 v04_load(const float4* address) {
   float4 v;
@@ -97,14 +84,14 @@ __global__ void __launch_bounds__(v04_threads)
   for (int k = 0; k < v04_unroll; ++k) {
     if (k * v04_threads < left) {
       __stcs(reinterpret_cast<float4*>(y + element + 4 * k * v04_threads),
-             make_float4(v04_gelu(v[k].x + b[k].x), v04_gelu(v[k].y + b[k].y), v04_gelu(v[k].z + b[k].z),
-                         v04_gelu(v[k].w + b[k].w)));
+             make_float4(exp2_gelu(v[k].x + b[k].x), exp2_gelu(v[k].y + b[k].y), exp2_gelu(v[k].z + b[k].z),
+                         exp2_gelu(v[k].w + b[k].w)));
     }
   }
 
   if (blockIdx.x == 0 && lane < l.edges) {
     const int64 e = lane < l.head ? lane : 4 * l.vectors + lane;
-    y[e] = v04_gelu(x[e] + bias[v04_column(static_cast<uint64>(e), l)]);
+    y[e] = exp2_gelu(x[e] + bias[v04_column(static_cast<uint64>(e), l)]);
   }
 }
 
@@ -118,7 +105,7 @@ namespace {
 
 template <bool x_vector, bool bias_vector>
 Launch launch(const Args& a, const V04Layout& l) {
-  const auto grid = static_cast<unsigned>(l.vectors <= v04_tile ? 1 : (l.vectors + v04_tile - 1) / v04_tile);
+  const auto grid = static_cast<unsigned>(l.vectors <= v04_tile ? 1 : ceil_div(l.vectors, v04_tile));
   return [=](StreamHandle stream) {
     gelu_v04_exp2<x_vector, bias_vector><<<grid, v04_threads, 0, cuda_stream(stream)>>>(a.x, a.bias, a.y, l);
   };

@@ -2,43 +2,13 @@
 // v05_rows: a block owns some columns of rows that are aligned alike (every row, every second or every fourth, by
 // cols mod 4), four of them in flight, the bias in registers. Parent v04_exp2: same arithmetic and still any
 // column count and misalignment, but no modulo, and four bias loads for sixteen elements instead of sixteen.
-#include "kernels/gelu/exp2_form.hpp"
+#include "kernels/gelu/alike_rows.cuh"
+#include "kernels/gelu/exp2_gelu.cuh"
 #include "mage_bench/device_code.cuh"
 
 namespace mage::gelu {
 
 constexpr int v05_in_flight = 4;  // rows a thread
-constexpr int v05_threads = 256;
-
-/// aligned: every row starts at a multiple of 16 bytes, and so does the bias. shifted: rows start anywhere, but x and y
-/// alike. apart: x and y start differently, so x is read by elements.
-enum class V05Rows { aligned, shifted, apart };
-
-struct V05Layout {
-  int64 rows, cols;
-  int span;         // rows of `period` neighbouring blocks
-  int log2_period;  // rows r and r + period start with the same alignment; the period is 1, 2 or 4
-  int phase;        // elements by which row 0 of y starts behind a multiple of 16 bytes
-};
-
-/// Elements before the first vector of row `row`.
-__host__ __device__ inline int v05_head(int row, int cols, int phase) {
-  const int head = (4 - (phase + row * (cols & 3))) & 3;
-  return head < cols ? head : cols;
-}
-
-__device__ inline float v05_gelu(float t) {
-  const float h = 0.5f * t;
-  const float a = fminf(fabsf(h), exp2_end);
-  float e = exp2_q5;
-  e = fmaf(e, a, exp2_q4);
-  e = fmaf(e, a, exp2_q3);
-  e = fmaf(e, a, exp2_q2);
-  e = fmaf(e, a, exp2_q1);
-  e = fmaf(e, a, exp2_q0) * a;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(e));
-  return fmaf(-a, e, h + fabsf(h));  // h + |h| is 2 max(h, 0), but NaN for -Inf
-}
 
 __device__ inline float4 v05_load(const float4* address) {
   float4 v;
@@ -48,9 +18,9 @@ __device__ inline float4 v05_load(const float4* address) {
   return v;
 }
 
-template <V05Rows kind>
-__global__ void __launch_bounds__(v05_threads)
-    gelu_v05_rows(const float* __restrict__ x, const float* __restrict__ bias, float* __restrict__ y, V05Layout l) {
+template <Rows kind>
+__global__ void __launch_bounds__(alike_threads)
+    gelu_v05_rows(const float* __restrict__ x, const float* __restrict__ bias, float* __restrict__ y, Layout l) {
   const int alike = static_cast<int>(blockIdx.y) & ((1 << l.log2_period) - 1);
   const int64 base = static_cast<int64>(blockIdx.y >> l.log2_period) * l.span;
   const int rows = static_cast<int>(min(l.rows - base, static_cast<int64>(l.span)));
@@ -59,14 +29,14 @@ __global__ void __launch_bounds__(v05_threads)
   int row = alike + (static_cast<int>(threadIdx.y) << l.log2_period);
 
   const int cols = static_cast<int>(l.cols);
-  const int head = kind == V05Rows::aligned ? 0 : v05_head(alike, cols, l.phase);
+  const int head = kind == Rows::aligned ? 0 : row_head(alike, cols, l.phase);
   const int vectors = (cols - head) / 4;
   const int index = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
 
   if (index < vectors) {
     const int column = head + 4 * index;
     float4 b;
-    if constexpr (kind == V05Rows::aligned) {
+    if constexpr (kind == Rows::aligned) {
       b = __ldg(reinterpret_cast<const float4*>(bias + column));
     } else {
       b = make_float4(__ldg(bias + column), __ldg(bias + column + 1), __ldg(bias + column + 2),
@@ -78,7 +48,7 @@ __global__ void __launch_bounds__(v05_threads)
       for (int k = 0; k < v05_in_flight; ++k) {
         if (row + k * stride < rows) {
           const float* from = x + at + k * step;
-          if constexpr (kind == V05Rows::apart) {
+          if constexpr (kind == Rows::apart) {
             v[k] = make_float4(__ldcs(from), __ldcs(from + 1), __ldcs(from + 2), __ldcs(from + 3));
           } else {
             v[k] = v05_load(reinterpret_cast<const float4*>(from));
@@ -89,19 +59,19 @@ __global__ void __launch_bounds__(v05_threads)
       for (int k = 0; k < v05_in_flight; ++k) {
         if (row + k * stride < rows) {
           __stcs(reinterpret_cast<float4*>(y + at + k * step),
-                 make_float4(v05_gelu(v[k].x + b.x), v05_gelu(v[k].y + b.y), v05_gelu(v[k].z + b.z),
-                             v05_gelu(v[k].w + b.w)));
+                 make_float4(exp2_gelu(v[k].x + b.x), exp2_gelu(v[k].y + b.y), exp2_gelu(v[k].z + b.z),
+                             exp2_gelu(v[k].w + b.w)));
         }
       }
       at += v05_in_flight * step;
     }
-  } else if (kind != V05Rows::aligned && index - vectors < cols - 4 * vectors) {
+  } else if (kind != Rows::aligned && index - vectors < cols - 4 * vectors) {
     // The elements before a row's first vector and behind its last, one a thread.
     const int edge = index - vectors;
     const int column = edge < head ? edge : 4 * vectors + edge;
     const float b = __ldg(bias + column);
     for (int64 at = (base + row) * l.cols + column; row < rows; row += stride, at += step) {
-      y[at] = v05_gelu(x[at] + b);
+      y[at] = exp2_gelu(x[at] + b);
     }
   }
 }
@@ -114,33 +84,22 @@ __global__ void __launch_bounds__(v05_threads)
 namespace mage::gelu {
 namespace {
 
-constexpr int64 ceil_div(int64 a, int64 b) { return (a + b - 1) / b; }
-
-template <V05Rows kind>
-Launch launch(const Args& a, const V05Layout& l, const dim3& grid, const dim3& block) {
+template <Rows kind>
+Launch launch(const Args& a, const Layout& l, const dim3& grid, const dim3& block) {
   return
       [=](StreamHandle stream) { gelu_v05_rows<kind><<<grid, block, 0, cuda_stream(stream)>>>(a.x, a.bias, a.y, l); };
 }
 
 Launch prepare(const Problem& p, const Args& a) {
-  const auto misaligned = [](const float* pointer) {
-    return static_cast<int>(reinterpret_cast<uint64>(pointer) / sizeof(float) % 4);
-  };
-  const int log2_period = p.cols % 4 == 0 ? 0 : p.cols % 2 == 0 ? 1 : 2;
-  const int64 period = int64{1} << log2_period;
-  V05Layout l{.rows = p.rows, .cols = p.cols, .span = 0, .log2_period = log2_period, .phase = misaligned(a.y)};
-  int64 slots = 0;  // threads for the row that needs most of them: one a vector, one an odd element
-  for (int row = 0; row < period; ++row) {
-    const int64 vectors = (p.cols - v05_head(row, static_cast<int>(p.cols), l.phase)) / 4;
-    const int64 odd = p.cols - 4 * vectors;
-    if (vectors + odd > slots) slots = vectors + odd;
-  }
+  const AlikeRows alike = alike_rows(p, a);
+  const int64 period = alike.period(), slots = alike.slots;
+  Layout l = alike.layout;
 
-  int64 block_x = v05_threads, block_y = 1, grid_x = 1, grid_y = 1;
+  int64 block_x = alike_threads, block_y = 1, grid_x = 1, grid_y = 1;
   while (block_x / 2 >= slots) block_x /= 2;
   // The widest block that leaves at most an eighth of its threads without a column, but a warp's width at least.
   while (block_x > 32 && ceil_div(slots, block_x) * block_x * 8 > slots * 9) block_x /= 2;
-  block_y = v05_threads / block_x;
+  block_y = alike_threads / block_x;
   const auto cover = [&] {
     const int64 span = period * v05_in_flight * block_y;
     const int64 steps = ceil_div(ceil_div(p.rows, span), 65535 / period);  // gridDim.y ends at 65535
@@ -157,10 +116,9 @@ Launch prepare(const Problem& p, const Args& a) {
 
   const dim3 grid{static_cast<unsigned>(grid_x), static_cast<unsigned>(grid_y)};
   const dim3 block{static_cast<unsigned>(block_x), static_cast<unsigned>(block_y)};
-  const bool aligned = log2_period == 0 && l.phase == 0 && misaligned(a.x) == 0 && misaligned(a.bias) == 0;
-  if (aligned) return launch<V05Rows::aligned>(a, l, grid, block);
-  if (misaligned(a.x) == misaligned(a.y)) return launch<V05Rows::shifted>(a, l, grid, block);
-  return launch<V05Rows::apart>(a, l, grid, block);
+  if (alike.kind == Rows::aligned) return launch<Rows::aligned>(a, l, grid, block);
+  if (alike.kind == Rows::shifted) return launch<Rows::shifted>(a, l, grid, block);
+  return launch<Rows::apart>(a, l, grid, block);
 }
 
 [[maybe_unused]] const Register<Gelu> registered{{

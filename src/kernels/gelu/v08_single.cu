@@ -2,7 +2,7 @@
 // v08_single: one vector a thread, and no cache hint. Parent v04_exp2: the copy of that form is the fastest on an H200,
 // the one with four vectors and hints the slowest (experiments/foundation), so blocks that retire fast should beat
 // loads that are many and in flight together.
-#include "kernels/gelu/exp2_form.hpp"
+#include "kernels/gelu/exp2_gelu.cuh"
 #include "mage_bench/device_code.cuh"
 
 namespace mage::gelu {
@@ -16,19 +16,6 @@ struct v08_Layout {
   uint32 cols, magic32;  // floor((2^32 - 1) / cols)
   uint64 magic64;        // floor((2^64 - 1) / cols)
 };
-
-__device__ inline float v08_gelu(float t) {
-  const float h = 0.5f * t;
-  const float a = fminf(fabsf(h), exp2_end);
-  float e = exp2_q5;
-  e = fmaf(e, a, exp2_q4);
-  e = fmaf(e, a, exp2_q3);
-  e = fmaf(e, a, exp2_q2);
-  e = fmaf(e, a, exp2_q1);
-  e = fmaf(e, a, exp2_q0) * a;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(e));
-  return fmaf(-a, e, h + fabsf(h));  // h + |h| is 2 max(h, 0), but NaN for -Inf
-}
 
 // Multiplying by a magic number gives the quotient or one less, so one conditional subtraction is left:
 // r - cols wraps to a large number where r < cols.
@@ -72,12 +59,12 @@ __global__ void __launch_bounds__(v08_threads)
     const uint32 column = v08_column(static_cast<uint64>(l.head + 4 * first), l) + 4 * threadIdx.x;
     const float4 b = v08_bias<bias_vector>(bias, v08_column(column, l), l);
     *reinterpret_cast<float4*>(y + element) =
-        make_float4(v08_gelu(v.x + b.x), v08_gelu(v.y + b.y), v08_gelu(v.z + b.z), v08_gelu(v.w + b.w));
+        make_float4(exp2_gelu(v.x + b.x), exp2_gelu(v.y + b.y), exp2_gelu(v.z + b.z), exp2_gelu(v.w + b.w));
   }
   const int lane = static_cast<int>(threadIdx.x);
   if (blockIdx.x == 0 && lane < l.edges) {
     const int64 e = lane < l.head ? lane : 4 * l.vectors + lane;
-    y[e] = v08_gelu(x[e] + bias[v08_column(static_cast<uint64>(e), l)]);
+    y[e] = exp2_gelu(x[e] + bias[v08_column(static_cast<uint64>(e), l)]);
   }
 }
 
@@ -89,7 +76,7 @@ __global__ void __launch_bounds__(v08_threads)
 namespace mage::gelu {
 namespace {
 
-int64 blocks(int64 vectors) { return vectors <= v08_threads ? 1 : (vectors + v08_threads - 1) / v08_threads; }
+int64 blocks(int64 vectors) { return vectors <= v08_threads ? 1 : ceil_div(vectors, v08_threads); }
 
 template <bool x_vector, bool bias_vector>
 Launch launch(const Args& a, const v08_Layout& l) {

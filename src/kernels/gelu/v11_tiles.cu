@@ -4,35 +4,14 @@
 // is short, which a cold instruction cache notices. Expected: 252 us at 8192x16384 and 33.2 at 4096x4096 in both
 // modes, 44.2 at 2048x11008, and 3.95 cold at 64x1024 instead of 4.2.
 // Measured: so, and 6.1 us instead of 5.2 by graph at 1024x4096, in L2 (experiments/memory-bound/ladders.json).
-#include "kernels/gelu/exp2_form.hpp"
+#include "kernels/gelu/exp2_gelu.cuh"
 #include "mage_bench/device_code.cuh"
+#include "mage_bench/remainder.cuh"
 
 namespace mage::gelu {
 
 constexpr int v11_threads = 128;
 constexpr int v11_tile = 2 * v11_threads;  // vectors of a block, two a thread
-
-__device__ inline float v11_gelu(float t) {
-  const float h = 0.5f * t;
-  const float a = fminf(fabsf(h), exp2_end);
-  float e = exp2_q5;
-  e = fmaf(e, a, exp2_q4);
-  e = fmaf(e, a, exp2_q3);
-  e = fmaf(e, a, exp2_q2);
-  e = fmaf(e, a, exp2_q1);
-  e = fmaf(e, a, exp2_q0) * a;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(e));
-  return fmaf(-a, e, h + fabsf(h));  // h + |h| is 2 max(h, 0), but NaN for -Inf
-}
-
-/// i % vectors = i - vectors * floor(2 i * magic / 2^(32 + shift)) for i < 2^31: no division ahead of the loads.
-struct V11Row {
-  uint32 vectors, magic, shift;
-};
-
-__device__ inline uint32 v11_column(uint32 i, V11Row row) {
-  return i - row.vectors * (__umulhi(2 * i, row.magic) >> row.shift);
-}
 
 // The loads are volatile and not .nc, so that no compiler moves one above the wait for the call before.
 __device__ inline float4 v11_load(const float4* address) {
@@ -45,12 +24,13 @@ __device__ inline float4 v11_load(const float4* address) {
 }
 
 __device__ inline float4 v11_gelu(const float4& x, const float4& bias) {
-  return make_float4(v11_gelu(x.x + bias.x), v11_gelu(x.y + bias.y), v11_gelu(x.z + bias.z), v11_gelu(x.w + bias.w));
+  return make_float4(exp2_gelu(x.x + bias.x), exp2_gelu(x.y + bias.y), exp2_gelu(x.z + bias.z),
+                     exp2_gelu(x.w + bias.w));
 }
 
 __global__ void __launch_bounds__(v11_threads, 2048 / v11_threads)
     gelu_v11_tiles(const float4* __restrict__ x, const float4* __restrict__ bias, float4* __restrict__ y,
-                   uint32 vectors, V11Row row) {
+                   uint32 vectors, Divisor row) {
   const uint32 i = blockIdx.x * v11_tile + threadIdx.x, j = i + v11_threads;
 #if __CUDA_ARCH__ >= 900  // a build for older devices compiles this file too; min_cc keeps it from running there
   asm volatile("griddepcontrol.launch_dependents;");
@@ -59,8 +39,8 @@ __global__ void __launch_bounds__(v11_threads, 2048 / v11_threads)
   if (i >= vectors) return;
   const float4 u = v11_load(x + i);
   const float4 v = v11_load(x + min(j, vectors - 1));  // no branch: both are on their way at once
-  const float4 b = v11_load(bias + v11_column(i, row));
-  const float4 c = v11_load(bias + v11_column(j, row));
+  const float4 b = v11_load(bias + remainder(i, row));
+  const float4 c = v11_load(bias + remainder(j, row));
   y[i] = v11_gelu(u, b);
   if (j < vectors) y[j] = v11_gelu(v, c);
 }
@@ -75,29 +55,16 @@ namespace {
 
 constexpr int64 most_vectors = 0x7fffffff - v11_tile;  // so that 32 bits count them, and those behind a block's last
 
-V11Row row_of(uint32 vectors) {
-  uint32 log2 = 0;  // rounded up
-  while (uint64{1} << log2 < vectors) ++log2;
-  return {.vectors = vectors, .magic = static_cast<uint32>((uint64{1} << (31 + log2)) / vectors + 1), .shift = log2};
-}
-
 Launch prepare(const Problem& p, const Args& a) {
   const auto vectors = static_cast<uint32>(p.rows * p.cols / 4);
-  const V11Row row = row_of(static_cast<uint32>(p.cols / 4));
+  const auto grid = static_cast<unsigned>(ceil_div(vectors, v11_tile));
+  const Divisor row = divisor_of(static_cast<uint32>(p.cols / 4));
   const auto* x = reinterpret_cast<const float4*>(a.x);
   const auto* bias = reinterpret_cast<const float4*>(a.bias);
   auto* y = reinterpret_cast<float4*>(a.y);
   return [=](StreamHandle stream) {
-    cudaLaunchAttribute attribute{};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = (vectors + v11_tile - 1) / v11_tile;
-    config.blockDim = v11_threads;
-    config.stream = cuda_stream(stream);
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    check(cudaLaunchKernelEx(&config, gelu_v11_tiles, x, bias, y, vectors, row), "cudaLaunchKernelEx");
+    launch_kernel(gelu_v11_tiles, {.grid = grid, .block = v11_threads, .dependent = true}, stream, x, bias, y, vectors,
+                  row);
   };
 }
 

@@ -8,20 +8,21 @@
 namespace mage::gelu_backward {
 namespace {
 
-constexpr int64 one_wave = int64{1} << 22;  // elements: the largest at which clusters were ahead
-
-/// By medians on one H200 (experiments/memory-bound/ladders.json), in both modes:
-///   16-byte rows, up to 2^22 elements   v15_cluster  ahead of v14_narrow by 2 to 5 % at 64x1024 and 1024x4096
-///   others                              v14_narrow   first from 2048x11008 on, and at 1023x4097
-///   columns that 32 bits cannot count   v00_naive
+/// By medians on one H200 (experiments/memory-bound/flagless.json), in both modes:
+///   16-byte rows, up to 128 of them    v15_cluster   one slab: first at 64x1024, by 5 to 10 % by graph
+///   16-byte rows, beyond 2^23 elements v17_short     first at 4096x4096, with v16_flagless at 2048x11008
+///   others                             v16_flagless  first at 1024x4096 and 1023x4097
+///   columns that 32 bits cannot count  v00_naive
 const char* picks(const Problem& p) {
+  constexpr int64 rows_of_one_slab = 128, few_elements = int64{1} << 23;
   if (p.cols > 0x7fffffff) return "v00_naive";
   const bool vectors = p.cols % 4 == 0 && p.offset % 4 == 0;
-  return vectors && p.rows * p.cols <= one_wave ? "v15_cluster" : "v14_narrow";
+  if (vectors && p.rows <= rows_of_one_slab) return "v15_cluster";
+  return vectors && p.rows * p.cols > few_elements ? "v17_short" : "v16_flagless";
 }
 
 [[maybe_unused]] const Register<GeluBackward> registered{{
-    .note = "by size: v15_cluster or v14_narrow",
+    .note = "by size: v15_cluster, v16_flagless or v17_short",
     .min_cc = 90,
     .picks = picks,
 }};

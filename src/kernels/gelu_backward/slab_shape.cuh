@@ -21,12 +21,10 @@ struct Shape {
   }
   [[nodiscard]] std::size_t counter_bytes() const { return sizeof(unsigned) * static_cast<std::size_t>(strips); }
   /// Of a kernel that sums the slabs' partial sums: 8 units of columns a block, 32 lanes of slabs.
-  [[nodiscard]] dim3 sum_grid() const { return {static_cast<unsigned>((row_units + 7) / 8)}; }
+  [[nodiscard]] dim3 sum_grid() const { return {static_cast<unsigned>(ceil_div(row_units, 8))}; }
 };
 
 const dim3 sum_block{8, 32};
-
-inline int64 ceil_div(int64 a, int64 b) { return (a + b - 1) / b; }
 
 /// Slabs of two batches of rows in flight or more: as many as give no more than eight waves of four blocks an SM on an
 /// H200's 132 SMs, so that partial sums are a small part of the traffic and no SM waits long for the last block.
@@ -45,6 +43,26 @@ inline Shape shape(int64 rows, int64 row_units, int rows_in_flight, int widest) 
 
 /// The shape of the variants whose threads own four columns and have four rows in flight.
 inline Shape float4_shape(const Problem& p) { return shape(p.rows, p.cols / 4, 4, 64); }
+
+/// Of v08_sized and variants behind it. Up to 128 rows: one slab, many lanes of rows over 128 bytes of columns, and no
+/// sum of slabs. Beyond: slabs of two batches of rows in flight, or of one where that leaves SMs without a block.
+inline Shape sized_shape(int64 rows, int64 row_units, int in_flight, int widest, int narrowest) {
+  constexpr int64 sms = 132, rows_of_one_slab = 128;
+  if (rows > rows_of_one_slab) {
+    Shape s = shape(rows, row_units, in_flight, widest);
+    if (s.strips * int64{s.slabs} < sms) {
+      s.rows_per_slab /= 2;
+      s.slabs = static_cast<int>(ceil_div(rows, s.rows_per_slab));
+    }
+    return s;
+  }
+  Shape s{.row_units = static_cast<int>(row_units), .slabs = 1, .block_y = 1, .rows_per_slab = rows};
+  while (s.block_y < rows && s.block_y < slab_threads / narrowest) s.block_y *= 2;
+  s.block_x = slab_threads / s.block_y;
+  while (s.block_x / 2 >= row_units) s.block_x /= 2;
+  s.strips = static_cast<int>(ceil_div(row_units, s.block_x));
+  return s;
+}
 
 /// Counters of arrives_last(), one a strip. The first launch finds them at 0, and every launch leaves them there.
 inline void zero_counters(unsigned* counters, const Shape& s) {

@@ -1,28 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // v05_pdl: the second kernel by programmatic dependent launch: its blocks are resident when the last block of the first
 // ends. Parent v04_exp2: saves the launch between the two kernels. Expected: 1 us of every call.
-#include "kernels/gelu_backward/exp2_form.hpp"
+#include "kernels/gelu_backward/exp2_slope.cuh"
 #include "kernels/gelu_backward/slab_sums.cuh"
 #include "mage_bench/device_code.cuh"
 
 namespace mage::gelu_backward {
 
 constexpr int v05_rows = 4;  // in flight a thread
-
-__device__ inline float v05_slope(float t) {
-  const float a = fminf(fabsf(t), exp2_end);
-  float e = exp2_p5;
-  e = fmaf(e, a, exp2_p4);
-  e = fmaf(e, a, exp2_p3);
-  e = fmaf(e, a, exp2_p2);
-  e = fmaf(e, a, exp2_p1);
-  e = fmaf(e, a, exp2_p0) * a;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(e));
-  float g = t * t * exp2_square;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(g) : "f"(g));
-  const float cdf = 0.5f + copysignf(fmaf(-0.5f, e, 0.5f), t);
-  return fmaf(t * exp2_phi, g, cdf);  // Inf * 0 = NaN for both infinities, as in the formula
-}
 
 __device__ inline float4 v05_load(const float4* address) {
   float4 v;
@@ -61,8 +46,7 @@ __global__ void __launch_bounds__(slab_threads, 4)
 #pragma unroll
       for (int k = 0; k < v05_rows; ++k) {
         if (k * lanes < left) {
-          const float4 d = make_float4(g[k].x * v05_slope(v[k].x + b.x), g[k].y * v05_slope(v[k].y + b.y),
-                                       g[k].z * v05_slope(v[k].z + b.z), g[k].w * v05_slope(v[k].w + b.w));
+          const float4 d = exp2_dx(v[k], b, g[k]);
           __stcs(dx + at + k * stride, d);
           add(sum, d);
         }
@@ -108,18 +92,8 @@ Launch prepare(const Problem& p, const Args& a) {
     auto* partials = static_cast<float4*>(scratch.get());
     gelu_backward_v05_pdl<<<s.grid(), s.block(), 0, cuda_stream(stream)>>>(x, bias, dy, dx, partials, rows, s.row_units,
                                                                            s.rows_per_slab);
-    cudaLaunchAttribute attribute{};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = s.sum_grid();
-    config.blockDim = sum_block;
-    config.stream = cuda_stream(stream);
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    check(cudaLaunchKernelEx(&config, gelu_backward_v05_pdl_sum, static_cast<const float4*>(partials), dbias, s.slabs,
-                             s.row_units),
-          "cudaLaunchKernelEx");
+    launch_kernel(gelu_backward_v05_pdl_sum, {.grid = s.sum_grid(), .block = sum_block, .dependent = true}, stream,
+                  partials, dbias, s.slabs, s.row_units);
   };
 }
 

@@ -3,28 +3,13 @@
 // the order of the slabs whoever that is. Parent v04_exp2: no second kernel to launch. A block pays a fence and an
 // atomic for it, beside three others on its SM that have loads in flight. Expected: what v05_pdl gains, and more on
 // small problems.
-#include "kernels/gelu_backward/exp2_form.hpp"
+#include "kernels/gelu_backward/exp2_slope.cuh"
 #include "kernels/gelu_backward/slab_sums.cuh"
 #include "mage_bench/device_code.cuh"
 
 namespace mage::gelu_backward {
 
 constexpr int v06_rows = 4;  // in flight a thread
-
-__device__ inline float v06_slope(float t) {
-  const float a = fminf(fabsf(t), exp2_end);
-  float e = exp2_p5;
-  e = fmaf(e, a, exp2_p4);
-  e = fmaf(e, a, exp2_p3);
-  e = fmaf(e, a, exp2_p2);
-  e = fmaf(e, a, exp2_p1);
-  e = fmaf(e, a, exp2_p0) * a;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(e));
-  float g = t * t * exp2_square;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(g) : "f"(g));
-  const float cdf = 0.5f + copysignf(fmaf(-0.5f, e, 0.5f), t);
-  return fmaf(t * exp2_phi, g, cdf);  // Inf * 0 = NaN for both infinities, as in the formula
-}
 
 __device__ inline float4 v06_load(const float4* address) {
   float4 v;
@@ -60,8 +45,7 @@ __global__ void __launch_bounds__(slab_threads, 4)
 #pragma unroll
       for (int k = 0; k < v06_rows; ++k) {
         if (k * lanes < left) {
-          const float4 d = make_float4(g[k].x * v06_slope(v[k].x + b.x), g[k].y * v06_slope(v[k].y + b.y),
-                                       g[k].z * v06_slope(v[k].z + b.z), g[k].w * v06_slope(v[k].w + b.w));
+          const float4 d = exp2_dx(v[k], b, g[k]);
           __stcs(dx + at + k * stride, d);
           add(sum, d);
         }

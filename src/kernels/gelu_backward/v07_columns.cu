@@ -2,28 +2,13 @@
 // v07_columns: a thread owns one column instead of four, by 4-byte accesses, with eight rows in flight. Parent
 // v06_last_block: any column count and any misalignment. Four times the memory instructions, but they and the
 // arithmetic still fit the time that memory takes, and 64 bytes in flight a thread are enough for it.
-#include "kernels/gelu_backward/exp2_form.hpp"
+#include "kernels/gelu_backward/exp2_slope.cuh"
 #include "kernels/gelu_backward/slab_sums.cuh"
 #include "mage_bench/device_code.cuh"
 
 namespace mage::gelu_backward {
 
 constexpr int v07_rows = 8;  // in flight a thread
-
-__device__ inline float v07_slope(float t) {
-  const float a = fminf(fabsf(t), exp2_end);
-  float e = exp2_p5;
-  e = fmaf(e, a, exp2_p4);
-  e = fmaf(e, a, exp2_p3);
-  e = fmaf(e, a, exp2_p2);
-  e = fmaf(e, a, exp2_p1);
-  e = fmaf(e, a, exp2_p0) * a;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(e));
-  float g = t * t * exp2_square;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(g) : "f"(g));
-  const float cdf = 0.5f + copysignf(fmaf(-0.5f, e, 0.5f), t);
-  return fmaf(t * exp2_phi, g, cdf);  // Inf * 0 = NaN for both infinities, as in the formula
-}
 
 __device__ inline float v07_load(const float* address) {
   float v;
@@ -57,7 +42,7 @@ __global__ void __launch_bounds__(slab_threads, 4)
 #pragma unroll
       for (int k = 0; k < v07_rows; ++k) {
         if (k * lanes < left) {
-          const float d = g[k] * v07_slope(v[k] + b);
+          const float d = exp2_dx(v[k], b, g[k]);
           __stcs(dx + at + k * stride, d);
           add(sum, d);
         }

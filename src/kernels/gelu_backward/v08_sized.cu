@@ -2,32 +2,11 @@
 // v08_sized: four columns a thread where rows allow it and one elsewhere, and few rows in one slab. Parent v07_columns:
 // up to 128 rows a block sums all of them, and neither partial sums nor the last block's second pass are left; 64x1024
 // should take hardly more than one round trip to memory.
-#include "kernels/gelu_backward/exp2_form.hpp"
+#include "kernels/gelu_backward/exp2_slope.cuh"
 #include "kernels/gelu_backward/slab_sums.cuh"
 #include "mage_bench/device_code.cuh"
 
 namespace mage::gelu_backward {
-
-__device__ inline float v08_slope(float t) {
-  const float a = fminf(fabsf(t), exp2_end);
-  float e = exp2_p5;
-  e = fmaf(e, a, exp2_p4);
-  e = fmaf(e, a, exp2_p3);
-  e = fmaf(e, a, exp2_p2);
-  e = fmaf(e, a, exp2_p1);
-  e = fmaf(e, a, exp2_p0) * a;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(e));
-  float g = t * t * exp2_square;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(g) : "f"(g));
-  const float cdf = 0.5f + copysignf(fmaf(-0.5f, e, 0.5f), t);
-  return fmaf(t * exp2_phi, g, cdf);  // Inf * 0 = NaN for both infinities, as in the formula
-}
-
-__device__ inline float v08_dx(float x, float bias, float dy) { return dy * v08_slope(x + bias); }
-__device__ inline float4 v08_dx(const float4& x, const float4& bias, const float4& dy) {
-  return make_float4(v08_dx(x.x, bias.x, dy.x), v08_dx(x.y, bias.y, dy.y), v08_dx(x.z, bias.z, dy.z),
-                     v08_dx(x.w, bias.w, dy.w));
-}
 
 __device__ inline float v08_load(const float* address) {
   float v;
@@ -69,7 +48,7 @@ __global__ void __launch_bounds__(slab_threads, 4)
 #pragma unroll
       for (int k = 0; k < in_flight; ++k) {
         if (k * lanes < left) {
-          const V d = v08_dx(v[k], b, g[k]);
+          const V d = exp2_dx(v[k], b, g[k]);
           __stcs(dx + at + k * stride, d);
           add(sum, d);
         }
@@ -94,30 +73,10 @@ __global__ void __launch_bounds__(slab_threads, 4)
 namespace mage::gelu_backward {
 namespace {
 
-/// Up to 128 rows: one slab, many lanes of rows over 128 bytes of columns, and no sum of slabs. Beyond: slabs of two
-/// batches of rows in flight, or of one where that leaves SMs without a block.
-Shape v08_shape(int64 rows, int64 row_units, int in_flight, int widest, int narrowest) {
-  constexpr int64 sms = 132, rows_of_one_slab = 128;
-  if (rows > rows_of_one_slab) {
-    Shape s = shape(rows, row_units, in_flight, widest);
-    if (s.strips * int64{s.slabs} < sms) {
-      s.rows_per_slab /= 2;
-      s.slabs = static_cast<int>(ceil_div(rows, s.rows_per_slab));
-    }
-    return s;
-  }
-  Shape s{.row_units = static_cast<int>(row_units), .slabs = 1, .block_y = 1, .rows_per_slab = rows};
-  while (s.block_y < rows && s.block_y < slab_threads / narrowest) s.block_y *= 2;
-  s.block_x = slab_threads / s.block_y;
-  while (s.block_x / 2 >= row_units) s.block_x /= 2;
-  s.strips = static_cast<int>(ceil_div(row_units, s.block_x));
-  return s;
-}
-
 template <class V, int in_flight>
 Launch launch(const Problem& p, const Args& a, int widest) {
   constexpr auto columns = static_cast<int64>(sizeof(V) / sizeof(float));
-  const Shape s = v08_shape(p.rows, p.cols / columns, in_flight, widest, 128 / sizeof(V));
+  const Shape s = sized_shape(p.rows, p.cols / columns, in_flight, widest, 128 / sizeof(V));
   auto scratch = allocate_scratch(s.partials() * sizeof(V) + s.counter_bytes());
   auto* partials = static_cast<V*>(scratch.get());
   auto* counters = reinterpret_cast<unsigned*>(partials + s.partials());

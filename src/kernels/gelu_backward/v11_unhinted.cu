@@ -1,28 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // v11_unhinted: v06_last_block without its cache hints. Parent v06_last_block: bias + GELU at 8192x16384 on an H200 is
 // faster from a clean cold L2 without hints and slower from a warm one. Expected: the same here.
-#include "kernels/gelu_backward/exp2_form.hpp"
+#include "kernels/gelu_backward/exp2_slope.cuh"
 #include "kernels/gelu_backward/slab_sums.cuh"
 #include "mage_bench/device_code.cuh"
 
 namespace mage::gelu_backward {
 
 constexpr int v11_rows = 4;  // in flight a thread
-
-__device__ inline float v11_slope(float t) {
-  const float a = fminf(fabsf(t), exp2_end);
-  float e = exp2_p5;
-  e = fmaf(e, a, exp2_p4);
-  e = fmaf(e, a, exp2_p3);
-  e = fmaf(e, a, exp2_p2);
-  e = fmaf(e, a, exp2_p1);
-  e = fmaf(e, a, exp2_p0) * a;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(e));
-  float g = t * t * exp2_square;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(g) : "f"(g));
-  const float cdf = 0.5f + copysignf(fmaf(-0.5f, e, 0.5f), t);
-  return fmaf(t * exp2_phi, g, cdf);  // Inf * 0 = NaN for both infinities, as in the formula
-}
 
 __global__ void __launch_bounds__(slab_threads, 4)
     gelu_backward_v11_unhinted(const float4* __restrict__ x, const float4* __restrict__ bias,
@@ -50,8 +35,7 @@ __global__ void __launch_bounds__(slab_threads, 4)
 #pragma unroll
       for (int k = 0; k < v11_rows; ++k) {
         if (k * lanes < left) {
-          const float4 d = make_float4(g[k].x * v11_slope(v[k].x + b.x), g[k].y * v11_slope(v[k].y + b.y),
-                                       g[k].z * v11_slope(v[k].z + b.z), g[k].w * v11_slope(v[k].w + b.w));
+          const float4 d = exp2_dx(v[k], b, g[k]);
           dx[at + k * stride] = d;
           add(sum, d);
         }

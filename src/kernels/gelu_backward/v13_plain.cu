@@ -2,32 +2,11 @@
 // v13_plain: v09_overlapped without its cache hints. Parent v09_overlapped: v11_unhinted beats its hinted parent by 4
 // to 6 % far beyond L2 in every mode, and what overlapping calls save does not need hints. Expected: 387 us at
 // 8192x16384 instead of 405 and 411, 69.3 at 2048x11008 instead of 70.3 and 71.8, and smaller problems as the parent.
-#include "kernels/gelu_backward/exp2_form.hpp"
+#include "kernels/gelu_backward/exp2_slope.cuh"
 #include "kernels/gelu_backward/slab_sums.cuh"
 #include "mage_bench/device_code.cuh"
 
 namespace mage::gelu_backward {
-
-__device__ inline float v13_slope(float t) {
-  const float a = fminf(fabsf(t), exp2_end);
-  float e = exp2_p5;
-  e = fmaf(e, a, exp2_p4);
-  e = fmaf(e, a, exp2_p3);
-  e = fmaf(e, a, exp2_p2);
-  e = fmaf(e, a, exp2_p1);
-  e = fmaf(e, a, exp2_p0) * a;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(e));
-  float g = t * t * exp2_square;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(g) : "f"(g));
-  const float cdf = 0.5f + copysignf(fmaf(-0.5f, e, 0.5f), t);
-  return fmaf(t * exp2_phi, g, cdf);  // Inf * 0 = NaN for both infinities, as in the formula
-}
-
-__device__ inline float v13_dx(float x, float bias, float dy) { return dy * v13_slope(x + bias); }
-__device__ inline float4 v13_dx(const float4& x, const float4& bias, const float4& dy) {
-  return make_float4(v13_dx(x.x, bias.x, dy.x), v13_dx(x.y, bias.y, dy.y), v13_dx(x.z, bias.z, dy.z),
-                     v13_dx(x.w, bias.w, dy.w));
-}
 
 // The loads are volatile and not .nc, so that no compiler moves one above the wait for the call before.
 __device__ inline float v13_load(const float* address) {
@@ -75,7 +54,7 @@ __global__ void __launch_bounds__(slab_threads, 4)
 #pragma unroll
       for (int k = 0; k < in_flight; ++k) {
         if (k * lanes < left) {
-          const V d = v13_dx(v[k], b, g[k]);
+          const V d = exp2_dx(v[k], b, g[k]);
           dx[at + k * stride] = d;
           add(sum, d);
         }
@@ -100,49 +79,19 @@ __global__ void __launch_bounds__(slab_threads, 4)
 namespace mage::gelu_backward {
 namespace {
 
-/// Up to 128 rows: one slab, many lanes of rows over 128 bytes of columns, and no sum of slabs. Beyond: slabs of two
-/// batches of rows in flight, or of one where that leaves SMs without a block.
-Shape v13_shape(int64 rows, int64 row_units, int in_flight, int widest, int narrowest) {
-  constexpr int64 sms = 132, rows_of_one_slab = 128;
-  if (rows > rows_of_one_slab) {
-    Shape s = shape(rows, row_units, in_flight, widest);
-    if (s.strips * int64{s.slabs} < sms) {
-      s.rows_per_slab /= 2;
-      s.slabs = static_cast<int>(ceil_div(rows, s.rows_per_slab));
-    }
-    return s;
-  }
-  Shape s{.row_units = static_cast<int>(row_units), .slabs = 1, .block_y = 1, .rows_per_slab = rows};
-  while (s.block_y < rows && s.block_y < slab_threads / narrowest) s.block_y *= 2;
-  s.block_x = slab_threads / s.block_y;
-  while (s.block_x / 2 >= row_units) s.block_x /= 2;
-  s.strips = static_cast<int>(ceil_div(row_units, s.block_x));
-  return s;
-}
-
 template <class V, int in_flight>
 Launch launch(const Problem& p, const Args& a, int widest) {
   constexpr auto columns = static_cast<int64>(sizeof(V) / sizeof(float));
-  const Shape s = v13_shape(p.rows, p.cols / columns, in_flight, widest, 128 / sizeof(V));
+  const Shape s = sized_shape(p.rows, p.cols / columns, in_flight, widest, 128 / sizeof(V));
   auto scratch = allocate_scratch(s.partials() * sizeof(V) + s.counter_bytes());
   auto* partials = static_cast<V*>(scratch.get());
   auto* counters = reinterpret_cast<unsigned*>(partials + s.partials());
   zero_counters(counters, s);
   return [=, rows = p.rows, scratch = std::move(scratch)](StreamHandle stream) {
-    cudaLaunchAttribute attribute{};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = s.grid();
-    config.blockDim = s.block();
-    config.stream = cuda_stream(stream);
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    check(cudaLaunchKernelEx(&config, gelu_backward_v13_plain<V, in_flight>, reinterpret_cast<const V*>(a.x),
-                             reinterpret_cast<const V*>(a.bias), reinterpret_cast<const V*>(a.dy),
-                             reinterpret_cast<V*>(a.dx), partials, counters, reinterpret_cast<V*>(a.dbias), rows,
-                             s.row_units, s.rows_per_slab),
-          "cudaLaunchKernelEx");
+    launch_kernel(gelu_backward_v13_plain<V, in_flight>, {.grid = s.grid(), .block = s.block(), .dependent = true},
+                  stream, reinterpret_cast<const V*>(a.x), reinterpret_cast<const V*>(a.bias),
+                  reinterpret_cast<const V*>(a.dy), reinterpret_cast<V*>(a.dx), partials, counters,
+                  reinterpret_cast<V*>(a.dbias), rows, s.row_units, s.rows_per_slab);
   };
 }
 

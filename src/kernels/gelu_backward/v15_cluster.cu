@@ -3,32 +3,11 @@
 // first (st.async) and leave, and one wave of clusters where that is enough. Parent v14_narrow: wide problems have one
 // cluster a strip, and so no partial sums in memory, no fences and no counters. Expected: 50.5 us at 4096x4096 instead
 // of 51, 66.5 at 2048x11008 instead of 67.5; but a block that falls behind is waited for.
-#include "kernels/gelu_backward/exp2_form.hpp"
+#include "kernels/gelu_backward/exp2_slope.cuh"
 #include "kernels/gelu_backward/slab_sums.cuh"
 #include "mage_bench/device_code.cuh"
 
 namespace mage::gelu_backward {
-
-__device__ inline float v15_slope(float t) {
-  const float a = fminf(fabsf(t), exp2_end);
-  float e = exp2_p5;
-  e = fmaf(e, a, exp2_p4);
-  e = fmaf(e, a, exp2_p3);
-  e = fmaf(e, a, exp2_p2);
-  e = fmaf(e, a, exp2_p1);
-  e = fmaf(e, a, exp2_p0) * a;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(e));
-  float g = t * t * exp2_square;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(g) : "f"(g));
-  const float cdf = 0.5f + copysignf(fmaf(-0.5f, e, 0.5f), t);
-  return fmaf(t * exp2_phi, g, cdf);  // Inf * 0 = NaN for both infinities, as in the formula
-}
-
-__device__ inline float v15_dx(float x, float bias, float dy) { return dy * v15_slope(x + bias); }
-__device__ inline float4 v15_dx(const float4& x, const float4& bias, const float4& dy) {
-  return make_float4(v15_dx(x.x, bias.x, dy.x), v15_dx(x.y, bias.y, dy.y), v15_dx(x.z, bias.z, dy.z),
-                     v15_dx(x.w, bias.w, dy.w));
-}
 
 // The loads are volatile and not .nc, so that no compiler moves one above the wait for the call before.
 __device__ inline float v15_load(const float* address) {
@@ -158,7 +137,7 @@ __global__ void __launch_bounds__(slab_threads, clustered ? 4 : 3)
 #pragma unroll
       for (int k = 0; k < in_flight; ++k) {
         if (k * lanes < left) {
-          const V d = v15_dx(v[k], b, g[k]);
+          const V d = exp2_dx(v[k], b, g[k]);
           dx[at + k * stride] = d;
           add(sum, d);
         }
@@ -227,22 +206,12 @@ Launch launch(const Problem& p, const Args& a, const Shape& s) {
   auto* counters = reinterpret_cast<unsigned*>(partials + sums);
   zero_counters(counters, s);
   return [=, rows = p.rows, scratch = std::move(scratch)](StreamHandle stream) {
-    cudaLaunchAttribute attributes[2]{};
-    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[0].val.programmaticStreamSerializationAllowed = 1;
-    attributes[1].id = cudaLaunchAttributeClusterDimension;
-    attributes[1].val.clusterDim = {.x = 1, .y = v15_blocks, .z = 1};
-    cudaLaunchConfig_t config{};
-    config.gridDim = s.grid();
-    config.blockDim = s.block();
-    config.stream = cuda_stream(stream);
-    config.attrs = attributes;
-    config.numAttrs = clustered ? 2 : 1;
-    check(cudaLaunchKernelEx(&config, gelu_backward_v15_cluster<V, in_flight, clustered>,
-                             reinterpret_cast<const V*>(a.x), reinterpret_cast<const V*>(a.bias),
-                             reinterpret_cast<const V*>(a.dy), reinterpret_cast<V*>(a.dx), partials, counters,
-                             reinterpret_cast<V*>(a.dbias), rows, s.row_units, s.rows_per_slab),
-          "cudaLaunchKernelEx");
+    launch_kernel(
+        gelu_backward_v15_cluster<V, in_flight, clustered>,
+        {.grid = s.grid(), .block = s.block(), .cluster = {1, clustered ? v15_blocks : 1, 1}, .dependent = true},
+        stream, reinterpret_cast<const V*>(a.x), reinterpret_cast<const V*>(a.bias), reinterpret_cast<const V*>(a.dy),
+        reinterpret_cast<V*>(a.dx), partials, counters, reinterpret_cast<V*>(a.dbias), rows, s.row_units,
+        s.rows_per_slab);
   };
 }
 

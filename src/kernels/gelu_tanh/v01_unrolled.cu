@@ -53,41 +53,14 @@ __global__ void __launch_bounds__(v01_threads)
 
 #if MAGE_HOST
 #include "kernels/gelu_tanh/gelu_tanh.hpp"
+#include "kernels/gelu_tanh/unrolled_shape.cuh"
 
 namespace mage::gelu_tanh {
 namespace {
 
-constexpr int64 ceil_div(int64 a, int64 b) { return (a + b - 1) / b; }
-
-struct Shape {
-  int64 block_x = v01_threads, block_y = 1, grid_x = 1, grid_y = 1, rows_per_block = 1;
-};
-
-Shape shape(const Problem& p) {
-  const int64 row_vectors = p.cols / 4;
-  Shape s;
-  // The widest block that leaves at most an eighth of its threads without a column.
-  while (s.block_x > 1 && ceil_div(row_vectors, s.block_x) * s.block_x * 8 > row_vectors * 9) s.block_x /= 2;
-  s.block_y = v01_threads / s.block_x;
-  const auto cover = [&] {
-    s.rows_per_block = v01_rows * s.block_y;
-    s.rows_per_block *= ceil_div(ceil_div(p.rows, s.rows_per_block), 65535);  // gridDim.y ends there
-    s.grid_x = ceil_div(row_vectors, s.block_x);
-    s.grid_y = ceil_div(p.rows, s.rows_per_block);
-  };
-  cover();
-  // Few rows: smaller blocks reach more of an H200's 132 SMs.
-  while (s.block_x * s.block_y > 64 && s.grid_x * s.grid_y < 2 * 132) {
-    (s.block_y > 1 ? s.block_y : s.block_x) /= 2;
-    cover();
-  }
-  return s;
-}
-
 Launch prepare(const Problem& p, const Args& a) {
-  const Shape s = shape(p);
-  const dim3 grid{static_cast<unsigned>(s.grid_x), static_cast<unsigned>(s.grid_y)};
-  const dim3 block{static_cast<unsigned>(s.block_x), static_cast<unsigned>(s.block_y)};
+  const Shape s = shape(p, v01_threads, v01_rows);
+  const dim3 grid = s.grid(), block = s.block();
   const auto* x = reinterpret_cast<const float4*>(a.x);
   const auto* bias = reinterpret_cast<const float4*>(a.bias);
   auto* y = reinterpret_cast<float4*>(a.y);

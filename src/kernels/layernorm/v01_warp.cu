@@ -69,7 +69,7 @@ namespace {
 
 int64 blocks(const Problem& p) {
   constexpr int64 warps = v01_threads / 32;
-  return (p.rows + warps - 1) / warps;
+  return ceil_div(p.rows, warps);
 }
 
 Launch prepare(const Problem& p, const Args& a) {

@@ -84,8 +84,6 @@ __global__ void __launch_bounds__(32 * Warps)
 namespace mage::layernorm {
 namespace {
 
-constexpr int64 ceil_div(int64 a, int64 b) { return (a + b - 1) / b; }
-
 template <int Vectors, int Warps>
 Launch launch(const Problem& p, const Args& a) {
   const auto* x = reinterpret_cast<const float4*>(a.x);

@@ -85,7 +85,7 @@ Launch launch(const Problem& p, const Args& a) {
   const auto* beta = reinterpret_cast<const float4*>(a.beta);
   auto* y = reinterpret_cast<float4*>(a.y);
   const int64 rows = p.rows;
-  const auto grid = static_cast<unsigned>((rows + rows_a_block - 1) / rows_a_block);
+  const auto grid = static_cast<unsigned>(ceil_div(rows, rows_a_block));
   const auto row_vectors = static_cast<int>(p.cols / 4);
   const float inverse_cols = 1 / static_cast<float>(p.cols);
   return [=, mean = a.mean, rstd = a.rstd](StreamHandle stream) {

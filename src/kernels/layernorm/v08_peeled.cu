@@ -57,8 +57,6 @@ __global__ void __launch_bounds__(32 * Warps)
 namespace mage::layernorm {
 namespace {
 
-constexpr int64 ceil_div(int64 a, int64 b) { return (a + b - 1) / b; }
-
 /// Vectors that a row touches, wherever it starts.
 int64 slots(const Problem& p) { return ceil_div(p.cols + (p.cols % 4 == 0 && p.offset % 4 == 0 ? 0 : 3), 4); }
 

@@ -3,103 +3,10 @@
 // elsewhere; each warp sends its sum into the shared memory of every block of its cluster (st.async), which waits for
 // the bytes. Parent v08_peeled: 16 rows use 128 SMs instead of 16, and a long row needs no block of 1024 threads.
 // Expected: 16x12288 in half the parent's time.
+#include "kernels/layernorm/cluster.cuh"
 #include "kernels/layernorm/peeled.cuh"
 
 namespace mage::layernorm {
-
-constexpr int v09_most_blocks = 8;  // of a cluster
-
-/// Which block of its cluster this is, and which cluster of the grid.
-struct V09Place {
-  int rank;
-  int64 cluster;
-};
-
-__device__ inline V09Place v09_place() {
-  uint32 rank = 0, cluster = 0;
-#if __CUDA_ARCH__ >= 900  // a build for older devices compiles this file too; min_cc keeps it from running there
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  asm volatile("mov.u32 %0, %%clusterid.x;" : "=r"(cluster));
-#endif
-  return {static_cast<int>(rank), cluster};
-}
-
-__device__ inline uint32 v09_shared(const void* pointer) {
-  return static_cast<uint32>(__cvta_generic_to_shared(pointer));
-}
-
-/// A barrier whose only phase ends when `bytes` were stored by v09_send.
-__device__ inline void v09_expect(uint64* barrier, uint32 bytes) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(v09_shared(barrier)) : "memory");
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(v09_shared(barrier)), "r"(bytes)
-               : "memory");
-#endif
-}
-
-/// This block's barriers may be used by the others of its cluster; v09_wait_for_all waits until theirs may be. Relaxed:
-/// v09_expect has published them, and a release is a fence of all the SM's memory, ahead of the row's loads.
-__device__ inline void v09_ready() {
-#if __CUDA_ARCH__ >= 900
-  __syncwarp();
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-#endif
-}
-
-__device__ inline void v09_wait_for_all() {
-#if __CUDA_ARCH__ >= 900
-  __syncwarp();
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-#endif
-}
-
-/// Stores v where block `rank` of the cluster has what `address` is here, and counts its bytes on that block's barrier.
-__device__ inline void v09_send(float* address, uint64* barrier, int rank, float v) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "{\n"
-      ".reg .u32 there, counted;\n"
-      "mapa.shared::cluster.u32 there, %0, %2;\n"
-      "mapa.shared::cluster.u32 counted, %1, %2;\n"
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [there], %3, [counted];\n"
-      "}\n" ::"r"(v09_shared(address)),
-      "r"(v09_shared(barrier)), "r"(rank), "f"(v)
-      : "memory");
-#endif
-}
-
-/// Acquires for this block only: a cluster's acquire would empty the SM's L1 of gamma and beta, and what was sent lies
-/// in shared memory, complete before its bytes are counted.
-__device__ inline void v09_receive(uint64* barrier) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "again:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], 0;\n"
-      "@!done bra again;\n"
-      "}\n" ::"r"(v09_shared(barrier))
-      : "memory");
-#endif
-}
-
-/// The sum over the `blocks` blocks of a cluster: each warp sends its own to all of them. `partials` and `barrier` are
-/// for this call alone. A block leaves only when all it is sent has arrived, so none is sent anything too late.
-template <int Warps>
-__device__ inline float v09_cluster_sum(float v, float* partials, uint64* barrier, int blocks, int rank) {
-  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
-  const int warps = static_cast<int>(blockDim.x / 32);
-  v = lane_sum(v);
-  if (lane < blocks) v09_send(partials + rank * warps + warp, barrier, lane, v);
-  v09_receive(barrier);
-  v = 0;
-#pragma unroll
-  for (int k = 0; k < v09_most_blocks * Warps / 32; ++k) {
-    if (lane + 32 * k < blocks * warps) v += partials[lane + 32 * k];
-  }
-  return lane_sum(v);
-}
 
 /// `blocks` blocks a row, of which each takes `part` neighbouring vectors.
 template <int Vectors, int Warps, bool Aligned, bool Clustered>
@@ -107,21 +14,21 @@ __global__ void __launch_bounds__(32 * Warps)
     layernorm_v09_cluster(const float* __restrict__ x, const float* __restrict__ gamma, const float* __restrict__ beta,
                           float* __restrict__ y, float* __restrict__ mean, float* __restrict__ rstd, int cols,
                           int phase, float inverse_cols, int blocks, int part) {
-  constexpr int most = Clustered ? v09_most_blocks * Warps : Warps;
+  constexpr int most = Clustered ? most_cluster_blocks * Warps : Warps;
   __shared__ alignas(16) float sums[most], squares[most];
   __shared__ uint64 arrived[2];
   int rank = 0;
   int64 row = blockIdx.x;
   if constexpr (Clustered) {
-    const V09Place place = v09_place();
+    const ClusterPlace place = cluster_place();
     rank = place.rank;
     row = place.cluster;
     const auto bytes = static_cast<uint32>(blocks * (blockDim.x / 32) * sizeof(float));
     if (threadIdx.x == 0) {
-      v09_expect(arrived, bytes);
-      v09_expect(arrived + 1, bytes);
+      expect_bytes(arrived, bytes);
+      expect_bytes(arrived + 1, bytes);
     }
-    v09_ready();
+    cluster_ready();
   }
   x += row * cols;
   y += row * cols;
@@ -144,8 +51,8 @@ __global__ void __launch_bounds__(32 * Warps)
 #pragma unroll
   for (int k = 0; k < Vectors; ++k) sum += sum_of(v[k]);
   if constexpr (Clustered) {
-    v09_wait_for_all();
-    sum = v09_cluster_sum<Warps>(sum, sums, arrived, blocks, rank);
+    wait_for_cluster();
+    sum = cluster_sum<Warps>(sum, sums, arrived, blocks, rank);
   } else {
     sum = block_sum<Warps>(sum, sums);
   }
@@ -153,7 +60,7 @@ __global__ void __launch_bounds__(32 * Warps)
 #pragma unroll
   for (int k = 0; k < Vectors; ++k) square += centre_peeled<Aligned>(v[k], m, first(k), cols);
   if constexpr (Clustered) {
-    square = v09_cluster_sum<Warps>(square, squares, arrived + 1, blocks, rank);
+    square = cluster_sum<Warps>(square, squares, arrived + 1, blocks, rank);
   } else {
     square = block_sum<Warps>(square, squares);
   }
@@ -180,22 +87,6 @@ __global__ void __launch_bounds__(32 * Warps)
 namespace mage::layernorm {
 namespace {
 
-constexpr int64 ceil_div(int64 a, int64 b) { return (a + b - 1) / b; }
-
-bool aligned(const Problem& p) { return p.cols % 4 == 0 && p.offset % 4 == 0; }
-
-/// Vectors that a row touches, wherever it starts.
-int64 slots(const Problem& p) { return ceil_div(p.cols + (aligned(p) ? 0 : 3), 4); }
-
-/// Blocks a row.
-int64 blocks(const Problem& p) {
-  constexpr int64 sms = 132;  // of an H200
-  int64 n = 1;
-  while (n < v09_most_blocks && slots(p) > 8 * 512 * n) n *= 2;                                // what a block holds
-  while (n < v09_most_blocks && 2 * n * p.rows <= 2 * sms && slots(p) >= 2 * n * 256) n *= 2;  // few rows
-  return n == 1 && p.cols > 8192 ? 2 : n;
-}
-
 template <int Vectors, int Warps, bool Aligned, bool Clustered>
 Launch launch(const Problem& p, const Args& a) {
   const int64 n = blocks(p), part = ceil_div(slots(p), n);
@@ -204,18 +95,9 @@ Launch launch(const Problem& p, const Args& a) {
   const auto cols = static_cast<int>(p.cols), phase = static_cast<int>(p.offset % 4);
   const float inverse_cols = 1 / static_cast<float>(cols);
   return [=, size = static_cast<int>(n), vectors = static_cast<int>(part)](StreamHandle stream) {
-    cudaLaunchAttribute attribute{};
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim = {.x = static_cast<unsigned>(size), .y = 1, .z = 1};
-    cudaLaunchConfig_t config{};
-    config.gridDim = grid;
-    config.blockDim = threads;
-    config.stream = cuda_stream(stream);
-    config.attrs = &attribute;
-    config.numAttrs = Clustered ? 1 : 0;
-    check(cudaLaunchKernelEx(&config, layernorm_v09_cluster<Vectors, Warps, Aligned, Clustered>, a.x, a.gamma, a.beta,
-                             a.y, a.mean, a.rstd, cols, phase, inverse_cols, size, vectors),
-          "cudaLaunchKernelEx");
+    launch_kernel(layernorm_v09_cluster<Vectors, Warps, Aligned, Clustered>,
+                  {.grid = grid, .block = threads, .cluster = static_cast<unsigned>(size)}, stream, a.x, a.gamma,
+                  a.beta, a.y, a.mean, a.rstd, cols, phase, inverse_cols, size, vectors);
   };
 }
 
@@ -244,7 +126,7 @@ Launch prepare(const Problem& p, const Args& a) {
     .min_cc = 90,
     .accepts =
         [](const Problem& p) {
-          return slots(p) <= v09_most_blocks * 8 * 512 && v09_most_blocks * p.rows <= 0x7fffffff;
+          return slots(p) <= most_cluster_blocks * 8 * 512 && most_cluster_blocks * p.rows <= 0x7fffffff;
         },
     .prepare = prepare,
 }};

@@ -101,18 +101,8 @@ Launch launch(const Problem& p, const Args& a) {
   const auto row_vectors = static_cast<int>(p.cols / 4);
   const float inverse_cols = 1 / static_cast<float>(p.cols);
   return [=, mean = a.mean, rstd = a.rstd](StreamHandle stream) {
-    cudaLaunchAttribute attribute{};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = grid;
-    config.blockDim = Threads;
-    config.stream = cuda_stream(stream);
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    check(cudaLaunchKernelEx(&config, layernorm_v12_ahead<Threads>, x, gamma, beta, y, mean, rstd, row_vectors,
-                             inverse_cols),
-          "cudaLaunchKernelEx");
+    launch_kernel(layernorm_v12_ahead<Threads>, {.grid = grid, .block = Threads, .dependent = true}, stream, x, gamma,
+                  beta, y, mean, rstd, row_vectors, inverse_cols);
   };
 }
 

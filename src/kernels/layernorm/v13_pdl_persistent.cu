@@ -23,8 +23,8 @@ __device__ inline float v13_row_sum(float v, float* partials, int own) {
   v = lane_sum(v);
   if constexpr (Threads > 32) {
     if (threadIdx.x % 32 == 0) partials[threadIdx.x % Threads / 32] = v;
-    // Barrier 0 is __syncthreads's.
-    asm volatile("barrier.sync.aligned %0, %1;" ::"r"(own + 1), "n"(Threads) : "memory");
+    // Barrier 0 is __syncthreads's. Not .aligned: the threads of a warp need not come together.
+    asm volatile("barrier.sync %0, %1;" ::"r"(own + 1), "n"(Threads) : "memory");
     v = partials[0];
 #pragma unroll
     for (int warp = 1; warp < Threads / 32; ++warp) v += partials[warp];
@@ -123,21 +123,11 @@ Launch launch(const Problem& p, const Args& a) {
   const float inverse_cols = 1 / static_cast<float>(p.cols);
   constexpr int threads = v13_block<Vectors>, at_once = threads / Threads;
   const int64 resident = resident_blocks(layernorm_v13_pdl_persistent<Vectors, Threads>, threads);
-  const int64 blocks = (p.rows + at_once - 1) / at_once;
+  const int64 blocks = ceil_div(p.rows, at_once);
   const auto grid = static_cast<unsigned>(blocks < resident ? blocks : resident);
   return [=, mean = a.mean, rstd = a.rstd](StreamHandle stream) {
-    cudaLaunchAttribute attribute{};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = grid;
-    config.blockDim = threads;
-    config.stream = cuda_stream(stream);
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    check(cudaLaunchKernelEx(&config, layernorm_v13_pdl_persistent<Vectors, Threads>, x, gamma, beta, y, mean, rstd,
-                             rows, row_vectors, inverse_cols),
-          "cudaLaunchKernelEx");
+    launch_kernel(layernorm_v13_pdl_persistent<Vectors, Threads>, {.grid = grid, .block = threads, .dependent = true},
+                  stream, x, gamma, beta, y, mean, rstd, rows, row_vectors, inverse_cols);
   };
 }
 

@@ -95,22 +95,12 @@ Launch launch(const Problem& p, const Args& a) {
   const auto* beta = reinterpret_cast<const float4*>(a.beta);
   auto* y = reinterpret_cast<float4*>(a.y);
   const int64 rows = p.rows;
-  const auto grid = static_cast<unsigned>((rows + rows_a_block - 1) / rows_a_block);
+  const auto grid = static_cast<unsigned>(ceil_div(rows, rows_a_block));
   const auto row_vectors = static_cast<int>(p.cols / 4);
   const float inverse_cols = 1 / static_cast<float>(p.cols);
   return [=, mean = a.mean, rstd = a.rstd](StreamHandle stream) {
-    cudaLaunchAttribute attribute{};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = grid;
-    config.blockDim = v14_threads;
-    config.stream = cuda_stream(stream);
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    check(cudaLaunchKernelEx(&config, layernorm_v14_pdl_rows<Lanes, Vectors, Rows>, x, gamma, beta, y, mean, rstd, rows,
-                             row_vectors, inverse_cols),
-          "cudaLaunchKernelEx");
+    launch_kernel(layernorm_v14_pdl_rows<Lanes, Vectors, Rows>, {.grid = grid, .block = v14_threads, .dependent = true},
+                  stream, x, gamma, beta, y, mean, rstd, rows, row_vectors, inverse_cols);
   };
 }
 

@@ -71,8 +71,6 @@ __global__ void __launch_bounds__(32 * Warps)
 namespace mage::layernorm {
 namespace {
 
-constexpr int64 ceil_div(int64 a, int64 b) { return (a + b - 1) / b; }
-
 template <int Vectors, int Warps>
 Launch launch(const Problem& p, const Args& a) {
   const auto* x = reinterpret_cast<const float4*>(a.x);
@@ -84,18 +82,8 @@ Launch launch(const Problem& p, const Args& a) {
   const float inverse_cols = 1 / static_cast<float>(p.cols);
   const auto threads = static_cast<unsigned>(32 * ceil_div(ceil_div(row_vectors, Vectors), 32));
   return [=, mean = a.mean, rstd = a.rstd](StreamHandle stream) {
-    cudaLaunchAttribute attribute{};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = grid;
-    config.blockDim = threads;
-    config.stream = cuda_stream(stream);
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    check(cudaLaunchKernelEx(&config, layernorm_v15_wide<Vectors, Warps>, x, gamma, beta, y, mean, rstd, row_vectors,
-                             inverse_cols),
-          "cudaLaunchKernelEx");
+    launch_kernel(layernorm_v15_wide<Vectors, Warps>, {.grid = grid, .block = threads, .dependent = true}, stream, x,
+                  gamma, beta, y, mean, rstd, row_vectors, inverse_cols);
   };
 }
 

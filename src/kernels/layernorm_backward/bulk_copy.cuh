@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bulk copies into shared memory, the mbarriers that count their bytes, and programmatic dependent launch: sm_90.
+// Bulk copies into shared memory, the mbarriers that count their bytes, and the waits of programmatic dependent launch:
+// sm_90.
 #pragma once
 
 #include "mage_bench/device_code.cuh"
@@ -70,26 +71,3 @@ __device__ inline void let_kernel_after_start() {}
 #endif  // __CUDACC__
 
 }  // namespace mage::layernorm_backward
-
-#if MAGE_HOST
-namespace mage::layernorm_backward {
-
-/// A launch whose blocks may start while the kernel before it ends. Static: no two variants share a function.
-template <class... Parameters, class... Arguments>
-static void launch_dependent(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
-                             StreamHandle stream, const Arguments&... arguments) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = block;
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = cuda_stream(stream);
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  check(cudaLaunchKernelEx(&config, kernel, arguments...), "cudaLaunchKernelEx");
-}
-
-}  // namespace mage::layernorm_backward
-#endif

@@ -39,7 +39,7 @@ void fused_row(const Args& a, int64 cols, int64 r, float* dgamma, float* dbeta) 
 }
 
 Launch prepare(const Problem& p, const Args& a) {
-  const int64 rows = p.rows, cols = p.cols, chunks = (rows + chunk_rows - 1) / chunk_rows;
+  const int64 rows = p.rows, cols = p.cols, chunks = ceil_div(rows, chunk_rows);
   std::vector<float> partials(static_cast<std::size_t>(2 * chunks * cols));
   return [=, partials = std::move(partials)](StreamHandle) mutable {
 #pragma omp parallel for schedule(static)

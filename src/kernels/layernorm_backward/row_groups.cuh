@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the variants behind v07_groups share: its kernel's body and its launch. Which warps take a row, how many blocks
-// there are, and the hints of copies and stores are the variants' own. Light: the device half compiles under NVRTC.
+// What the variants behind v07_groups share: its kernel's body, its launch, and v12_even's number of blocks. Which
+// warps take a row and the hints of copies and stores are the variants' own. Light: the device half compiles under
+// NVRTC.
 #pragma once
 
 #include "kernels/layernorm_backward/bulk_copy.cuh"
@@ -20,7 +21,8 @@ __device__ inline void sync_group(int group) {
   if constexpr (warps == 1) {
     __syncwarp();
   } else {
-    asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(32 * warps) : "memory");
+    // Not bar.sync, which is .aligned: the threads of a warp need not come together.
+    asm volatile("barrier.sync %0, %1;" ::"r"(group + 1), "n"(32 * warps) : "memory");
   }
 }
 
@@ -155,7 +157,21 @@ __device__ inline void row_groups(const RowPass& p, int stages, Copy copy, Store
 
 namespace mage::layernorm_backward {
 
-constexpr int64 sms = 132;  // of an H200
+/// Of v12_even and those behind it: as many blocks as leave the fewest groups without a row in the last round; the
+/// memory, not the SMs, is the limit.
+[[maybe_unused]] static int64 even_blocks(int64 rows, int64 groups) {
+  if (rows <= sms) return rows;
+  constexpr int64 least = 124;
+  int64 best = sms, best_idle = -1;
+  for (int64 blocks = sms; blocks >= least; --blocks) {
+    const int64 idle = ceil_div(rows, blocks * groups) * blocks * groups - rows;
+    if (best_idle < 0 || idle < best_idle) {
+      best = blocks;
+      best_idle = idle;
+    }
+  }
+  return best;
+}
 
 struct RowGroupKernels {
   void (*rows)(RowPass, int stages);
@@ -173,13 +189,16 @@ struct RowGroupKernels {
   auto scratch = allocate_scratch(static_cast<std::size_t>(blocks * 2 * p.cols) * sizeof(float));
   const RowPass pass{
       a.x, a.dy, a.mean, a.rstd, a.gamma, a.dx, static_cast<float*>(scratch.get()), p.rows, static_cast<int>(p.cols)};
-  return
-      [=, count = static_cast<int>(blocks), bytes = static_cast<std::size_t>(stages * stage_bytes), dgamma = a.dgamma,
-       dbeta = a.dbeta, columns = partial_shape(p.cols), scratch = std::move(scratch)](StreamHandle stream) {
-        launch_dependent(kernels.rows, static_cast<unsigned>(count), row_group_threads, bytes, stream, pass, stages);
-        launch_dependent(kernels.columns, columns.grid, columns.block, 0, stream, pass.partials, count, pass.cols,
-                         dgamma, dbeta);
-      };
+  return [=, count = static_cast<int>(blocks), bytes = static_cast<std::size_t>(stages * stage_bytes),
+          dgamma = a.dgamma, dbeta = a.dbeta, columns = partial_shape(p.cols),
+          scratch = std::move(scratch)](StreamHandle stream) {
+    launch_kernel(
+        kernels.rows,
+        {.grid = static_cast<unsigned>(count), .block = row_group_threads, .shared_bytes = bytes, .dependent = true},
+        stream, pass, stages);
+    launch_kernel(kernels.columns, {.grid = columns.grid, .block = columns.block, .dependent = true}, stream,
+                  pass.partials, count, pass.cols, dgamma, dbeta);
+  };
 }
 
 }  // namespace mage::layernorm_backward

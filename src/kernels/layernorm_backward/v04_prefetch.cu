@@ -102,8 +102,6 @@ __global__ void __launch_bounds__(partial_threads, 1)
 namespace mage::layernorm_backward {
 namespace {
 
-constexpr int64 sms = 132;  // of an H200
-
 template <int vectors>
 Launch launch(const Problem& p, const Args& a) {
   const int64 blocks = p.rows < sms ? p.rows : sms;

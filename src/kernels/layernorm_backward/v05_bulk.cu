@@ -114,7 +114,6 @@ __global__ void __launch_bounds__(partial_threads, 1)
 namespace mage::layernorm_backward {
 namespace {
 
-constexpr int64 sms = 132;  // of an H200
 constexpr int64 ring_bytes = 192 << 10;
 
 template <int vectors>

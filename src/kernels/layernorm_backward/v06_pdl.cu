@@ -120,7 +120,6 @@ __global__ void __launch_bounds__(partial_threads, 1)
 namespace mage::layernorm_backward {
 namespace {
 
-constexpr int64 sms = 132;  // of an H200
 constexpr int64 ring_bytes = 192 << 10;
 
 template <int vectors>
@@ -134,14 +133,16 @@ Launch launch(const Problem& p, const Args& a) {
   auto scratch = allocate_scratch(static_cast<std::size_t>(blocks * 2 * p.cols) * sizeof(float));
   const RowPass pass{
       a.x, a.dy, a.mean, a.rstd, a.gamma, a.dx, static_cast<float*>(scratch.get()), p.rows, static_cast<int>(p.cols)};
-  return
-      [=, count = static_cast<int>(blocks), bytes = static_cast<std::size_t>(stages * stage_bytes), dgamma = a.dgamma,
-       dbeta = a.dbeta, columns = partial_shape(p.cols), scratch = std::move(scratch)](StreamHandle stream) {
-        launch_dependent(layernorm_backward_v06_pdl<vectors>, static_cast<unsigned>(count), v06_threads, bytes, stream,
-                         pass, stages);
-        launch_dependent(layernorm_backward_v06_pdl_columns, columns.grid, columns.block, 0, stream, pass.partials,
-                         count, pass.cols, dgamma, dbeta);
-      };
+  return [=, count = static_cast<int>(blocks), bytes = static_cast<std::size_t>(stages * stage_bytes),
+          dgamma = a.dgamma, dbeta = a.dbeta, columns = partial_shape(p.cols),
+          scratch = std::move(scratch)](StreamHandle stream) {
+    launch_kernel(
+        layernorm_backward_v06_pdl<vectors>,
+        {.grid = static_cast<unsigned>(count), .block = v06_threads, .shared_bytes = bytes, .dependent = true}, stream,
+        pass, stages);
+    launch_kernel(layernorm_backward_v06_pdl_columns, {.grid = columns.grid, .block = columns.block, .dependent = true},
+                  stream, pass.partials, count, pass.cols, dgamma, dbeta);
+  };
 }
 
 Launch prepare(const Problem& p, const Args& a) {

@@ -18,7 +18,8 @@ __device__ inline void v07_sync(int group) {
   if constexpr (warps == 1) {
     __syncwarp();
   } else {
-    asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(32 * warps) : "memory");
+    // Not bar.sync, which is .aligned: the threads of a warp need not come together.
+    asm volatile("barrier.sync %0, %1;" ::"r"(group + 1), "n"(32 * warps) : "memory");
   }
 }
 
@@ -147,7 +148,6 @@ __global__ void __launch_bounds__(partial_threads, 1)
 namespace mage::layernorm_backward {
 namespace {
 
-constexpr int64 sms = 132;  // of an H200
 constexpr int64 ring_bytes = 192 << 10;
 
 template <int warps, int vectors>
@@ -166,10 +166,13 @@ Launch launch(const Problem& p, const Args& a) {
   return
       [=, count = static_cast<int>(blocks), bytes = static_cast<std::size_t>(stages * stage_bytes), dgamma = a.dgamma,
        dbeta = a.dbeta, columns = partial_shape(p.cols), scratch = std::move(scratch)](StreamHandle stream) {
-        launch_dependent(layernorm_backward_v07_groups<warps, vectors>, static_cast<unsigned>(count), v07_threads,
-                         bytes, stream, pass, stages);
-        launch_dependent(layernorm_backward_v07_groups_columns, columns.grid, columns.block, 0, stream, pass.partials,
-                         count, pass.cols, dgamma, dbeta);
+        launch_kernel(
+            layernorm_backward_v07_groups<warps, vectors>,
+            {.grid = static_cast<unsigned>(count), .block = v07_threads, .shared_bytes = bytes, .dependent = true},
+            stream, pass, stages);
+        launch_kernel(layernorm_backward_v07_groups_columns,
+                      {.grid = columns.grid, .block = columns.block, .dependent = true}, stream, pass.partials, count,
+                      pass.cols, dgamma, dbeta);
       };
 }
 

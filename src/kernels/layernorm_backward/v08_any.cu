@@ -3,6 +3,7 @@
 // 16 bytes, the multiples of 16 bytes around it are copied, and each thread owns single columns a group's width apart,
 // so that its loads from shared memory and its stores are whole lines of a warp. Expected: 4096x4097 like 4096x4096.
 #include "kernels/layernorm_backward/bulk_copy.cuh"
+#include "kernels/layernorm_backward/own_columns.cuh"
 #include "kernels/layernorm_backward/row_sums.cuh"
 #include "mage_bench/device_code.cuh"
 
@@ -17,65 +18,12 @@ __device__ inline void v08_sync(int group) {
   if constexpr (warps == 1) {
     __syncwarp();
   } else {
-    asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(32 * warps) : "memory");
+    // Not bar.sync, which is .aligned: the threads of a warp need not come together.
+    asm volatile("barrier.sync %0, %1;" ::"r"(group + 1), "n"(32 * warps) : "memory");
   }
 }
 
-/// vectors: rows and vectors of 4 columns start at multiples of 16 bytes, and a thread owns such vectors. singles: it
-/// owns single columns.
-enum class V08Columns { vectors, singles };
-
-template <V08Columns kind, int count>
-struct V08Own {
-  int thread, threads;  // of the group
-  [[nodiscard]] __device__ int column(int k) const {
-    return kind == V08Columns::vectors ? 4 * (thread + k / 4 * threads) + k % 4 : thread + k * threads;
-  }
-  /// The thread's columns of a row, 0 behind the last.
-  __device__ void load(const float* row, int cols, float (&to)[count]) const {
-#pragma unroll
-    for (int k = 0; k < count; k += kind == V08Columns::vectors ? 4 : 1) {
-      const int c = column(k);
-      if constexpr (kind == V08Columns::vectors) {
-        const float4 v = c < cols ? *reinterpret_cast<const float4*>(row + c) : float4{};
-        to[k] = v.x;
-        to[k + 1] = v.y;
-        to[k + 2] = v.z;
-        to[k + 3] = v.w;
-      } else {
-        to[k] = c < cols ? row[c] : 0.0F;
-      }
-    }
-  }
-  /// streaming: to global memory, and not soon read again.
-  template <bool streaming>
-  __device__ void store(float* row, int cols, const float (&from)[count]) const {
-#pragma unroll
-    for (int k = 0; k < count; k += kind == V08Columns::vectors ? 4 : 1) {
-      const int c = column(k);
-      if (c >= cols) continue;
-      if constexpr (kind == V08Columns::vectors) {
-        const float4 v = make_float4(from[k], from[k + 1], from[k + 2], from[k + 3]);
-        auto* to = reinterpret_cast<float4*>(row + c);
-        streaming ? __stcs(to, v) : static_cast<void>(*to = v);
-      } else {
-        streaming ? __stcs(row + c, from[k]) : static_cast<void>(row[c] = from[k]);
-      }
-    }
-  }
-};
-
-/// Elements by which a pointer is behind a multiple of 16 bytes.
-__device__ inline int v08_lead(const float* pointer) {
-  return static_cast<int>(reinterpret_cast<uint64>(pointer) / sizeof(float) % 4);
-}
-
-/// Room for a row and what is copied around it.
-__host__ __device__ constexpr int v08_slot(V08Columns kind, int cols) {
-  return kind == V08Columns::vectors ? cols : (cols + 6) / 4 * 4;
-}
-
-template <int warps, int vectors, V08Columns kind>
+template <int warps, int vectors, Columns kind>
 __global__ void __launch_bounds__(v08_threads) layernorm_backward_v08_any(RowPass p, int stages) {
   constexpr int group_threads = 32 * warps, groups = v08_threads / group_threads, own_columns = 4 * vectors;
   extern __shared__ __align__(128) float v08_ring[];  // [groups][stages][2][slot]: x, dy
@@ -83,15 +31,15 @@ __global__ void __launch_bounds__(v08_threads) layernorm_backward_v08_any(RowPas
   __shared__ Sums exchange[2][v08_threads / 32];
   const int group = static_cast<int>(threadIdx.x) / group_threads;
   const int thread = static_cast<int>(threadIdx.x) % group_threads;
-  const V08Own<kind, own_columns> own{thread, group_threads};
+  const OwnColumns<kind, own_columns> own{thread, group_threads};
   const float scale = 1.0F / static_cast<float>(p.cols);
-  const int slot = v08_slot(kind, p.cols), width = padded(p.cols);
+  const int slot = row_slot(kind, p.cols), width = padded(p.cols);
   float* const ring = v08_ring + static_cast<int64>(group) * stages * 2 * slot;
   uint64* const full = all_full + group * v08_most_stages;
   const int64 first = blockIdx.x + static_cast<int64>(group) * gridDim.x, step = static_cast<int64>(groups) * gridDim.x;
   const auto fill = [&](int stage, int64 row) {
     const float *x = p.x + row * p.cols, *dy = p.dy + row * p.cols;
-    const int lead_x = v08_lead(x), lead_dy = v08_lead(dy);
+    const int lead_x = lead(x), lead_dy = lead(dy);
     // No multiple of 16 bytes that holds an element lies outside an allocation.
     const auto bytes_x = static_cast<uint32>(padded(lead_x + p.cols)) * 4;
     const auto bytes_dy = static_cast<uint32>(padded(lead_dy + p.cols)) * 4;
@@ -135,9 +83,9 @@ __global__ void __launch_bounds__(v08_threads) layernorm_backward_v08_any(RowPas
     const int64 at = row * p.cols;
     const float* x = ring + 2 * stage * slot;
     const float* dy = x + slot;
-    if constexpr (kind == V08Columns::singles) {
-      x += v08_lead(p.x + at);
-      dy += v08_lead(p.dy + at);
+    if constexpr (kind == Columns::singles) {
+      x += lead(p.x + at);
+      dy += lead(p.dy + at);
     }
     wait(&full[stage], phase);
     float xs[own_columns], dys[own_columns];
@@ -196,15 +144,14 @@ __global__ void __launch_bounds__(partial_threads, 1)
 namespace mage::layernorm_backward {
 namespace {
 
-constexpr int64 sms = 132;  // of an H200
 constexpr int64 ring_bytes = 200 << 10;
 
-template <int warps, int vectors, V08Columns kind>
+template <int warps, int vectors, Columns kind>
 Launch launch(const Problem& p, const Args& a) {
   constexpr int64 groups = v08_threads / (32 * warps);
   const int cols = static_cast<int>(p.cols);
   const int64 blocks = p.rows < sms ? p.rows : sms;
-  const int64 stage_bytes = groups * 2 * v08_slot(kind, cols) * static_cast<int64>(sizeof(float));
+  const int64 stage_bytes = groups * 2 * row_slot(kind, cols) * static_cast<int64>(sizeof(float));
   const int stages =
       ring_bytes / stage_bytes < v08_most_stages ? static_cast<int>(ring_bytes / stage_bytes) : v08_most_stages;
   check(cudaFuncSetAttribute(layernorm_backward_v08_any<warps, vectors, kind>,
@@ -212,17 +159,19 @@ Launch launch(const Problem& p, const Args& a) {
         "cudaFuncSetAttribute of layernorm_backward_v08_any");
   auto scratch = allocate_scratch(static_cast<std::size_t>(blocks * 2 * padded(cols)) * sizeof(float));
   const RowPass pass{a.x, a.dy, a.mean, a.rstd, a.gamma, a.dx, static_cast<float*>(scratch.get()), p.rows, cols};
-  return
-      [=, count = static_cast<int>(blocks), bytes = static_cast<std::size_t>(stages * stage_bytes), dgamma = a.dgamma,
-       dbeta = a.dbeta, columns = partial_shape(p.cols), scratch = std::move(scratch)](StreamHandle stream) {
-        launch_dependent(layernorm_backward_v08_any<warps, vectors, kind>, static_cast<unsigned>(count), v08_threads,
-                         bytes, stream, pass, stages);
-        launch_dependent(layernorm_backward_v08_any_columns, columns.grid, columns.block, 0, stream, pass.partials,
-                         count, pass.cols, dgamma, dbeta);
-      };
+  return [=, count = static_cast<int>(blocks), bytes = static_cast<std::size_t>(stages * stage_bytes),
+          dgamma = a.dgamma, dbeta = a.dbeta, columns = partial_shape(p.cols),
+          scratch = std::move(scratch)](StreamHandle stream) {
+    launch_kernel(
+        layernorm_backward_v08_any<warps, vectors, kind>,
+        {.grid = static_cast<unsigned>(count), .block = v08_threads, .shared_bytes = bytes, .dependent = true}, stream,
+        pass, stages);
+    launch_kernel(layernorm_backward_v08_any_columns, {.grid = columns.grid, .block = columns.block, .dependent = true},
+                  stream, pass.partials, count, pass.cols, dgamma, dbeta);
+  };
 }
 
-template <V08Columns kind>
+template <Columns kind>
 Launch launch(const Problem& p, const Args& a) {
   if (p.cols <= 256) return launch<1, 2, kind>(p, a);
   if (p.cols <= 512) return launch<2, 2, kind>(p, a);
@@ -233,10 +182,7 @@ Launch launch(const Problem& p, const Args& a) {
 }
 
 Launch prepare(const Problem& p, const Args& a) {
-  const bool aligned =
-      p.cols % 4 == 0 &&
-      (reinterpret_cast<uint64>(a.x) | reinterpret_cast<uint64>(a.dy) | reinterpret_cast<uint64>(a.dx)) % 16 == 0;
-  return aligned ? launch<V08Columns::vectors>(p, a) : launch<V08Columns::singles>(p, a);
+  return rows_of_vectors(p, a) ? launch<Columns::vectors>(p, a) : launch<Columns::singles>(p, a);
 }
 
 [[maybe_unused]] const Register<LayernormBackward> registered{{

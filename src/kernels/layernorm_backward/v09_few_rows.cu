@@ -4,6 +4,7 @@
 // fewer rows than SMs most of those idle there, and a second kernel waits for the first. Expected: 64x1024 and 16x12288
 // at little more than one launch and two round trips to memory; large problems lose, for they read 20 bytes an element.
 #include "kernels/layernorm_backward/bulk_copy.cuh"
+#include "kernels/layernorm_backward/own_columns.cuh"
 #include "kernels/layernorm_backward/row_sums.cuh"
 #include "mage_bench/device_code.cuh"
 
@@ -11,9 +12,6 @@ namespace mage::layernorm_backward {
 
 constexpr int v09_most_threads = 1024;
 constexpr int v09_chunk = 64;  // rows that a thread adds before they join its sum: bounds the error for many rows
-
-/// vectors: rows start at multiples of 16 bytes. singles: they need not.
-enum class V09Columns { vectors, singles };
 
 struct V09Shape {
   int column_blocks;  // the first of the grid, since they take longest; the others take rows
@@ -147,10 +145,10 @@ __device__ inline void v09_columns(const RowPass& p, float* dgamma, float* dbeta
   }
 }
 
-template <V09Columns kind>
+template <Columns kind>
 __global__ void __launch_bounds__(v09_most_threads, 1)
     layernorm_backward_v09_few_rows(RowPass p, float* dgamma, float* dbeta, V09Shape shape) {
-  constexpr int unit = kind == V09Columns::vectors ? 4 : 1;
+  constexpr int unit = kind == Columns::vectors ? 4 : 1;
   extern __shared__ float v09_sums[];  // [2 unit][threads]
   __shared__ Sums exchange[v09_most_threads / 32];
   let_kernel_after_start();
@@ -171,11 +169,9 @@ __global__ void __launch_bounds__(v09_most_threads, 1)
 namespace mage::layernorm_backward {
 namespace {
 
-constexpr int64 sms = 132;  // of an H200
-
-template <V09Columns kind>
+template <Columns kind>
 Launch launch(const Problem& p, const Args& a) {
-  constexpr int64 unit = kind == V09Columns::vectors ? 4 : 1;
+  constexpr int64 unit = kind == Columns::vectors ? 4 : 1;
   const int64 row_units = ceil_div(p.cols, unit);
   // A unit a thread of a row, up to 1024 of them.
   int64 threads = 256;
@@ -195,16 +191,14 @@ Launch launch(const Problem& p, const Args& a) {
   const auto bytes = static_cast<std::size_t>(2 * unit * threads) * sizeof(float);
   const RowPass pass{a.x, a.dy, a.mean, a.rstd, a.gamma, a.dx, nullptr, p.rows, static_cast<int>(p.cols)};
   return [=, dgamma = a.dgamma, dbeta = a.dbeta](StreamHandle stream) {
-    launch_dependent(layernorm_backward_v09_few_rows<kind>, grid, static_cast<unsigned>(threads), bytes, stream, pass,
-                     dgamma, dbeta, shape);
+    launch_kernel(layernorm_backward_v09_few_rows<kind>,
+                  {.grid = grid, .block = static_cast<unsigned>(threads), .shared_bytes = bytes, .dependent = true},
+                  stream, pass, dgamma, dbeta, shape);
   };
 }
 
 Launch prepare(const Problem& p, const Args& a) {
-  const bool aligned =
-      p.cols % 4 == 0 &&
-      (reinterpret_cast<uint64>(a.x) | reinterpret_cast<uint64>(a.dy) | reinterpret_cast<uint64>(a.dx)) % 16 == 0;
-  return aligned ? launch<V09Columns::vectors>(p, a) : launch<V09Columns::singles>(p, a);
+  return rows_of_vectors(p, a) ? launch<Columns::vectors>(p, a) : launch<Columns::singles>(p, a);
 }
 
 [[maybe_unused]] const Register<LayernormBackward> registered{{

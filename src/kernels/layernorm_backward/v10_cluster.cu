@@ -4,6 +4,7 @@
 // ends at 8192 columns: a wider row's elements and columns' sums fill an SM's registers and shared memory. Expected:
 // 4096x16384 at about the speed of 8192x8192.
 #include "kernels/layernorm_backward/bulk_copy.cuh"
+#include "kernels/layernorm_backward/own_columns.cuh"
 #include "kernels/layernorm_backward/row_sums.cuh"
 #include "mage_bench/device_code.cuh"
 
@@ -23,10 +24,11 @@ __device__ inline uint32 v10_rank() {
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-/// Of all threads of the cluster; what was written before it, here or there, can be read behind it.
+/// Of all threads of the cluster; what was written before it, here or there, can be read behind it. Not .aligned: the
+/// threads of a warp need not come together.
 __device__ inline void v10_sync() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
 /// Writes to the place of `own` in the shared memory of another member.
 __device__ inline void v10_send(const Sums* own, uint32 member, const Sums& value) {
@@ -40,61 +42,7 @@ __device__ inline void v10_sync() {}
 __device__ inline void v10_send(const Sums*, uint32, const Sums&) {}
 #endif
 
-/// vectors: rows and vectors of 4 columns start at multiples of 16 bytes, and a thread owns such vectors. singles: it
-/// owns single columns.
-enum class V10Columns { vectors, singles };
-
-template <V10Columns kind, int count>
-struct V10Own {
-  int thread, threads;  // of the group
-  [[nodiscard]] __device__ int column(int k) const {
-    return kind == V10Columns::vectors ? 4 * (thread + k / 4 * threads) + k % 4 : thread + k * threads;
-  }
-  /// The thread's columns of a row, 0 behind the last.
-  __device__ void load(const float* row, int cols, float (&to)[count]) const {
-#pragma unroll
-    for (int k = 0; k < count; k += kind == V10Columns::vectors ? 4 : 1) {
-      const int c = column(k);
-      if constexpr (kind == V10Columns::vectors) {
-        const float4 v = c < cols ? *reinterpret_cast<const float4*>(row + c) : float4{};
-        to[k] = v.x;
-        to[k + 1] = v.y;
-        to[k + 2] = v.z;
-        to[k + 3] = v.w;
-      } else {
-        to[k] = c < cols ? row[c] : 0.0F;
-      }
-    }
-  }
-  /// streaming: to global memory, and not soon read again.
-  template <bool streaming>
-  __device__ void store(float* row, int cols, const float (&from)[count]) const {
-#pragma unroll
-    for (int k = 0; k < count; k += kind == V10Columns::vectors ? 4 : 1) {
-      const int c = column(k);
-      if (c >= cols) continue;
-      if constexpr (kind == V10Columns::vectors) {
-        const float4 v = make_float4(from[k], from[k + 1], from[k + 2], from[k + 3]);
-        auto* to = reinterpret_cast<float4*>(row + c);
-        streaming ? __stcs(to, v) : static_cast<void>(*to = v);
-      } else {
-        streaming ? __stcs(row + c, from[k]) : static_cast<void>(row[c] = from[k]);
-      }
-    }
-  }
-};
-
-/// Elements by which a pointer is behind a multiple of 16 bytes.
-__device__ inline int v10_lead(const float* pointer) {
-  return static_cast<int>(reinterpret_cast<uint64>(pointer) / sizeof(float) % 4);
-}
-
-/// Room for a row and what is copied around it.
-__host__ __device__ constexpr int v10_slot(V10Columns kind, int cols) {
-  return kind == V10Columns::vectors ? cols : (cols + 6) / 4 * 4;
-}
-
-template <V10Columns kind>
+template <Columns kind>
 __global__ void __launch_bounds__(v10_threads)
     layernorm_backward_v10_cluster(RowPass p, int stages, int members, int slice) {
   constexpr int own_columns = 4 * v10_vectors;
@@ -102,14 +50,14 @@ __global__ void __launch_bounds__(v10_threads)
   __shared__ uint64 full[v10_most_stages];
   __shared__ Sums exchange[2][v10_most_members * v10_warps];
   const int thread = static_cast<int>(threadIdx.x), member = static_cast<int>(v10_rank());
-  const V10Own<kind, own_columns> own{thread, v10_threads};
+  const OwnColumns<kind, own_columns> own{thread, v10_threads};
   const float scale = 1.0F / static_cast<float>(p.cols);
-  const int slot = v10_slot(kind, slice), width = padded(p.cols);
+  const int slot = row_slot(kind, slice), width = padded(p.cols);
   const int begin = member * slice, cols = min(slice, p.cols - begin);  // of this member
   const int64 first = blockIdx.x / static_cast<unsigned>(members), step = gridDim.x / static_cast<unsigned>(members);
   const auto fill = [&](int stage, int64 row) {
     const float *x = p.x + row * p.cols + begin, *dy = p.dy + row * p.cols + begin;
-    const int lead_x = v10_lead(x), lead_dy = v10_lead(dy);
+    const int lead_x = lead(x), lead_dy = lead(dy);
     // No multiple of 16 bytes that holds an element lies outside an allocation.
     const auto bytes_x = static_cast<uint32>(padded(lead_x + cols)) * 4;
     const auto bytes_dy = static_cast<uint32>(padded(lead_dy + cols)) * 4;
@@ -149,9 +97,9 @@ __global__ void __launch_bounds__(v10_threads)
     const int64 at = row * p.cols + begin;
     const float* x = v10_ring + 2 * stage * slot;
     const float* dy = x + slot;
-    if constexpr (kind == V10Columns::singles) {
-      x += v10_lead(p.x + at);
-      dy += v10_lead(p.dy + at);
+    if constexpr (kind == Columns::singles) {
+      x += lead(p.x + at);
+      dy += lead(p.dy + at);
     }
     wait(&full[stage], phase);
     float xs[own_columns], dys[own_columns];
@@ -210,13 +158,13 @@ constexpr int64 ring_bytes = 200 << 10;
 
 constexpr int64 most_slice = 4 * v10_vectors * v10_threads;
 
-template <V10Columns kind>
+template <Columns kind>
 Launch launch(const Problem& p, const Args& a) {
   const auto kernel = layernorm_backward_v10_cluster<kind>;
   unsigned members = 2;
   while (members * most_slice < p.cols) members *= 2;
   const int cols = static_cast<int>(p.cols), slice = padded(static_cast<int>(ceil_div(p.cols, members)));
-  const int64 stage_bytes = 2 * v10_slot(kind, slice) * static_cast<int64>(sizeof(float));
+  const int64 stage_bytes = 2 * row_slot(kind, slice) * static_cast<int64>(sizeof(float));
   const int stages =
       ring_bytes / stage_bytes < v10_most_stages ? static_cast<int>(ring_bytes / stage_bytes) : v10_most_stages;
   const auto bytes = static_cast<std::size_t>(stages * stage_bytes);
@@ -224,49 +172,29 @@ Launch launch(const Problem& p, const Args& a) {
         "cudaFuncSetAttribute of layernorm_backward_v10_cluster");
 
   // As many clusters as run at once: an H200's 132 SMs hold 66 of 2 blocks, of 4 and 8 fewer than they divide into.
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim = {members, 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim = members;
-  config.blockDim = v10_threads;
-  config.dynamicSmemBytes = bytes;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  int resident = 0;
-  check(cudaOccupancyMaxActiveClusters(&resident, kernel, &config),
-        "cudaOccupancyMaxActiveClusters of layernorm_backward_v10_cluster");
+  const int resident =
+      resident_clusters(kernel, {.grid = members, .block = v10_threads, .shared_bytes = bytes, .cluster = members});
   const auto clusters = static_cast<unsigned>(p.rows < resident ? p.rows : resident < 1 ? 1 : resident);
 
   auto scratch = allocate_scratch(static_cast<std::size_t>(int64{clusters} * 2 * padded(cols)) * sizeof(float));
   const RowPass pass{a.x, a.dy, a.mean, a.rstd, a.gamma, a.dx, static_cast<float*>(scratch.get()), p.rows, cols};
   return [=, dgamma = a.dgamma, dbeta = a.dbeta, columns = partial_shape(p.cols),
           scratch = std::move(scratch)](StreamHandle stream) {
-    cudaLaunchAttribute attributes[2]{};
-    attributes[0].id = cudaLaunchAttributeClusterDimension;
-    attributes[0].val.clusterDim = {members, 1, 1};
-    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[1].val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t rows{};
-    rows.gridDim = clusters * members;
-    rows.blockDim = v10_threads;
-    rows.dynamicSmemBytes = bytes;
-    rows.stream = cuda_stream(stream);
-    rows.attrs = attributes;
-    rows.numAttrs = 2;
-    check(
-        cudaLaunchKernelEx(&rows, layernorm_backward_v10_cluster<kind>, pass, stages, static_cast<int>(members), slice),
-        "cudaLaunchKernelEx");
-    launch_dependent(layernorm_backward_v10_cluster_columns, columns.grid, columns.block, 0, stream, pass.partials,
-                     static_cast<int>(clusters), cols, dgamma, dbeta);
+    launch_kernel(layernorm_backward_v10_cluster<kind>,
+                  {.grid = clusters * members,
+                   .block = v10_threads,
+                   .shared_bytes = bytes,
+                   .cluster = members,
+                   .dependent = true},
+                  stream, pass, stages, static_cast<int>(members), slice);
+    launch_kernel(layernorm_backward_v10_cluster_columns,
+                  {.grid = columns.grid, .block = columns.block, .dependent = true}, stream, pass.partials,
+                  static_cast<int>(clusters), cols, dgamma, dbeta);
   };
 }
 
 Launch prepare(const Problem& p, const Args& a) {
-  const bool aligned =
-      p.cols % 4 == 0 &&
-      (reinterpret_cast<uint64>(a.x) | reinterpret_cast<uint64>(a.dy) | reinterpret_cast<uint64>(a.dx)) % 16 == 0;
-  return aligned ? launch<V10Columns::vectors>(p, a) : launch<V10Columns::singles>(p, a);
+  return rows_of_vectors(p, a) ? launch<Columns::vectors>(p, a) : launch<Columns::singles>(p, a);
 }
 
 [[maybe_unused]] const Register<LayernormBackward> registered{{

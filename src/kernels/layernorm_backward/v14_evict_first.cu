@@ -48,21 +48,6 @@ __global__ void __launch_bounds__(partial_threads, 1)
 namespace mage::layernorm_backward {
 namespace {
 
-/// As many blocks as leave the fewest groups without a row in the last round; the memory, not the SMs, is the limit.
-int64 even_blocks(int64 rows, int64 groups) {
-  if (rows <= sms) return rows;
-  constexpr int64 least = 124;
-  int64 best = sms, best_idle = -1;
-  for (int64 blocks = sms; blocks >= least; --blocks) {
-    const int64 idle = ceil_div(rows, blocks * groups) * blocks * groups - rows;
-    if (best_idle < 0 || idle < best_idle) {
-      best = blocks;
-      best_idle = idle;
-    }
-  }
-  return best;
-}
-
 template <int warps, int vectors>
 Launch launch(const Problem& p, const Args& a) {
   constexpr int64 groups = row_group_threads / (32 * warps);

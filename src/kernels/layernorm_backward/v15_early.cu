@@ -106,8 +106,6 @@ __global__ void __launch_bounds__(partial_threads, 1)
 namespace mage::layernorm_backward {
 namespace {
 
-constexpr int64 sms = 132;  // of an H200
-
 template <int vectors>
 Launch launch(const Problem& p, const Args& a) {
   const int64 blocks = p.rows < sms ? p.rows : sms;
@@ -116,9 +114,11 @@ Launch launch(const Problem& p, const Args& a) {
       a.x, a.dy, a.mean, a.rstd, a.gamma, a.dx, static_cast<float*>(scratch.get()), p.rows, static_cast<int>(p.cols)};
   return [=, count = static_cast<int>(blocks), dgamma = a.dgamma, dbeta = a.dbeta, columns = partial_shape(p.cols),
           scratch = std::move(scratch)](StreamHandle stream) {
-    launch_dependent(layernorm_backward_v15_early<vectors>, static_cast<unsigned>(count), v15_threads, 0, stream, pass);
-    launch_dependent(layernorm_backward_v15_early_columns, columns.grid, columns.block, 0, stream, pass.partials, count,
-                     pass.cols, dgamma, dbeta);
+    launch_kernel(layernorm_backward_v15_early<vectors>,
+                  {.grid = static_cast<unsigned>(count), .block = v15_threads, .dependent = true}, stream, pass);
+    launch_kernel(layernorm_backward_v15_early_columns,
+                  {.grid = columns.grid, .block = columns.block, .dependent = true}, stream, pass.partials, count,
+                  pass.cols, dgamma, dbeta);
   };
 }
 

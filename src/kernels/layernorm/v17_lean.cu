@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// v17_lean: gamma and beta are loaded late, so that 32 registers are enough and an SM is full. Parent v15_wide, whose
+// rows of two vectors a thread take 64 registers in blocks of up to 1024 threads: one row is at work on an SM at 8192
+// columns, and two are at 4096, which is why it took 209 and 45 us. Expected by graph: 34 us at 4096x4096 and 129 at
+// 8192x8192, where v11_pdl_block takes 33.9 and 130.3.
+#include "kernels/layernorm/reductions.cuh"
+
+namespace mage::layernorm {
+
+/// Lets the next call's blocks start, and waits until the call before has written all it writes. Loads below it are
+/// load_now's, which no compiler moves above it.
+__device__ inline void v17_wait_for_the_call_before() {
+#if __CUDA_ARCH__ >= 900  // a build for older devices compiles this file too; min_cc keeps it from running there
+  asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/// A block a row. Vectors: 16-byte vectors a thread; Warps: the most of a block.
+template <int Vectors, int Warps>
+__global__ void __launch_bounds__(32 * Warps)
+    layernorm_v17_lean(const float4* __restrict__ x, const float4* __restrict__ gamma, const float4* __restrict__ beta,
+                       float4* __restrict__ y, float* __restrict__ mean, float* __restrict__ rstd, int row_vectors,
+                       float inverse_cols) {
+  __shared__ alignas(16) float sums[Warps], squares[Warps];
+  const int64 row = blockIdx.x;
+  v17_wait_for_the_call_before();
+  x += row * row_vectors;
+  y += row * row_vectors;
+
+  constexpr bool early = Vectors == 1;  // there are registers to load gamma and beta while the sums are on their way
+  float4 v[Vectors], g[Vectors], b[Vectors];
+  float sum = 0, square = 0;
+#pragma unroll
+  for (int k = 0; k < Vectors; ++k) {
+    const auto i = static_cast<int>(threadIdx.x + k * blockDim.x);
+    v[k] = i < row_vectors ? load_now(x + i) : float4{};
+  }
+#pragma unroll
+  for (int k = 0; early && k < Vectors; ++k) {
+    const auto i = static_cast<int>(threadIdx.x + k * blockDim.x);
+    g[k] = i < row_vectors ? load_now(gamma + i) : float4{};
+    b[k] = i < row_vectors ? load_now(beta + i) : float4{};
+  }
+#pragma unroll
+  for (int k = 0; k < Vectors; ++k) sum += sum_of(v[k]);
+  const float m = block_sum<Warps>(sum, sums) * inverse_cols;
+#pragma unroll
+  for (int k = 0; k < Vectors; ++k) {
+    if (static_cast<int>(threadIdx.x + k * blockDim.x) < row_vectors) square += centre(v[k], m);
+  }
+  const float r = rsqrtf(fmaf(block_sum<Warps>(square, squares), inverse_cols, epsilon));
+#pragma unroll
+  for (int k = 0; k < Vectors; ++k) {
+    const auto i = static_cast<int>(threadIdx.x + k * blockDim.x);
+    if (i >= row_vectors) continue;
+    y[i] = affine(v[k], r, early ? g[k] : load_now(gamma + i), early ? b[k] : load_now(beta + i));
+  }
+  if (threadIdx.x == 0) {
+    mean[row] = m;
+    rstd[row] = r;
+  }
+}
+
+}  // namespace mage::layernorm
+
+#if MAGE_HOST
+#include "kernels/layernorm/layernorm.hpp"
+
+namespace mage::layernorm {
+namespace {
+
+template <int Vectors, int Warps>
+Launch launch(const Problem& p, const Args& a) {
+  const auto* x = reinterpret_cast<const float4*>(a.x);
+  const auto* gamma = reinterpret_cast<const float4*>(a.gamma);
+  const auto* beta = reinterpret_cast<const float4*>(a.beta);
+  auto* y = reinterpret_cast<float4*>(a.y);
+  const auto grid = static_cast<unsigned>(p.rows);
+  const auto row_vectors = static_cast<int>(p.cols / 4);
+  const float inverse_cols = 1 / static_cast<float>(p.cols);
+  const auto threads = static_cast<unsigned>(32 * ceil_div(ceil_div(row_vectors, Vectors), 32));
+  return [=, mean = a.mean, rstd = a.rstd](StreamHandle stream) {
+    launch_kernel(layernorm_v17_lean<Vectors, Warps>, {.grid = grid, .block = threads, .dependent = true}, stream, x,
+                  gamma, beta, y, mean, rstd, row_vectors, inverse_cols);
+  };
+}
+
+/// The smallest class of blocks that holds a row.
+template <int Vectors>
+Launch launch(const Problem& p, const Args& a) {
+  const int64 threads = ceil_div(p.cols / 4, Vectors);
+  if (threads <= 32) return launch<Vectors, 1>(p, a);
+  if (threads <= 256) return launch<Vectors, 8>(p, a);
+  return launch<Vectors, 32>(p, a);
+}
+
+Launch prepare(const Problem& p, const Args& a) {
+  const int64 vectors = p.cols / 4;
+  // Few rows: a thread a vector, so that each row takes as short as it can.
+  const bool few = p.rows <= 2 * 132;
+  if (vectors <= (few ? 1024 : 32)) return launch<1>(p, a);
+  if (vectors <= 2048) return launch<2>(p, a);
+  return vectors <= 4096 ? launch<4>(p, a) : launch<8>(p, a);
+}
+
+[[maybe_unused]] const Register<Layernorm> registered{{
+    .parent = "v15_wide",
+    .note = "gamma and beta loaded late: 32 registers, so that twice the threads a row fill an SM",
+    .min_cc = 90,
+    .accepts =
+        [](const Problem& p) {
+          return p.cols % 4 == 0 && p.offset % 4 == 0 && p.cols <= 32768 && p.rows <= 0x7fffffff;
+        },
+    .prepare = prepare,
+}};
+
+}  // namespace
+}  // namespace mage::layernorm
+#endif
