@@ -91,7 +91,8 @@ std::string family_name(const testing::TestParamInfo<const Family*>& family) {
 // One test a family: a process for each variant would take longer than its chains.
 class ChainTest : public testing::TestWithParam<const Family*> {};
 
-TEST_P(ChainTest, HostVariantsReadWhatTheCallBeforeWrote) {
+// A host call is over when it returns: what this shows is that none leaves anything behind for the next.
+TEST_P(ChainTest, HostVariantsKeepNothingBetweenCalls) {
   const auto device = make_host_device();
   for (const auto* variant : repeatable_variants(*GetParam(), Where::host))
     expect_waits(*device, *GetParam(), *variant, test::plain_memory, 1);

@@ -2,6 +2,9 @@
 // Wrong kernels against the gate, through every path that is timed. A gate that passes one of them is broken.
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+
 #include "bench/gate.hpp"
 #include "bench/samplers.hpp"
 #include "mage_bench/case.hpp"
@@ -66,6 +69,18 @@ TEST_P(MutantTest, TheReasonNamesTheFault) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MutantTest, testing::ValuesIn(test::mutants()), mutant_name);
+
+// Which family has sums over rows or columns is worked out; a mutant that is not made is not missed otherwise.
+TEST(Mutants, OfSumsAreMadeWhereThereAreSums) {
+  std::set<std::string> found;
+  for (const auto& mutant : test::mutants())
+    if (mutant.mutation == Mutation::last_row_skipped || mutant.mutation == Mutation::last_column_skipped)
+      found.insert(mutant.name());
+  EXPECT_EQ(found,
+            (std::set<std::string>{"gelu_backward_last_row_skipped_x", "layernorm_last_column_skipped_x",
+                                   "layernorm_backward_last_row_skipped_x", "layernorm_backward_last_column_skipped_x",
+                                   "layernorm_backward_last_column_skipped_dy"}));
+}
 
 #if MAGE_HAVE_CUDA
 class GpuMutantTest : public testing::TestWithParam<Mutant> {};

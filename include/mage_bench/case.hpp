@@ -13,8 +13,8 @@
 
 namespace mage {
 
-/// The outcome of one check. `ok` only if every element of every output, and its norm, is inside its bound,
-/// every fence stands, every input is as it was, and no output word still holds the poison.
+/// The outcome of one check. `ok` only if every element of every output, and the norm of its errors, is inside its
+/// bound, every fence stands, every input is as it was, and no output word still holds the poison.
 struct Verdict {
   bool ok = false;
   std::string reason;  ///< empty when ok; otherwise operand, index, got, expected, bound

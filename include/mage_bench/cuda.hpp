@@ -63,9 +63,9 @@ using CudaMemory = CudaHandle<void*, cudaFree>;
 
 /// How a kernel starts, beyond what <<<>>> can say.
 struct LaunchShape {
-  dim3 grid, block;
-  std::size_t shared_bytes = 0;  ///< of dynamic shared memory
-  dim3 cluster{1, 1, 1};         ///< blocks of a cluster; of one block: no cluster
+  dim3 grid{0, 0, 0}, block{0, 0, 0};  // forgotten ones are refused
+  std::size_t shared_bytes = 0;        ///< of dynamic shared memory
+  dim3 cluster{1, 1, 1};               ///< blocks of a cluster; of one block: no cluster
   /// Programmatic dependent launch: blocks may start while the kernel before on the stream ends, and wait for it
   /// themselves (griddepcontrol.wait).
   bool dependent = false;

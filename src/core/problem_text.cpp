@@ -119,6 +119,9 @@ ProblemList<MatrixProblem> matrix_test_problems() {
     problems.push_back({.rows = 37, .cols = 515, .offset = offset});
     problems.push_back({.rows = 32, .cols = 512, .offset = offset});
   }
+  // Fewer elements than lie before the first aligned vector and in it.
+  for (const auto& [cols, offset] : std::initializer_list<std::pair<int64, int64>>{{4, 1}, {5, 2}, {6, 1}})
+    problems.push_back({.rows = 1, .cols = cols, .offset = offset});
   return problems;
 }
 

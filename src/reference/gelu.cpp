@@ -68,7 +68,8 @@ ProblemList<Problem> Gelu::bench_problems() {
 
 ProblemList<Problem> Gelu::test_problems() {
   auto problems = matrix_test_problems();
-  problems.push_back({.rows = 37, .cols = 516});       // a last tile of 4 KB that is not full
+  problems.push_back({.rows = 37, .cols = 516});  // a last tile of 4 KB that is not full
+  for (const int64 cols : {5, 6, 7}) problems.push_back({.rows = 401, .cols = cols, .offset = 3});  // rows as vectors
   problems.push_back({.rows = 524296, .cols = 4097});  // large: more than 2^31 elements
   return problems;
 }

@@ -62,8 +62,8 @@ struct Column {
 template <class Store>
 std::vector<Column> backward(const Problem& p, const float* x, const float* bias, const float* dy, const Store& store) {
   constexpr int64 slabs_at_most = 256;
-  const int64 rows_per_slab = std::max<int64>(32, (p.rows + slabs_at_most - 1) / slabs_at_most);
-  const int64 slabs = (p.rows + rows_per_slab - 1) / rows_per_slab;
+  const int64 rows_per_slab = std::max<int64>(32, ceil_div(p.rows, slabs_at_most));
+  const int64 slabs = ceil_div(p.rows, rows_per_slab);
   std::vector<Column> partials(static_cast<std::size_t>(slabs * p.cols));
   parallel_blocks(slabs, 1, [&](int64 begin, int64 end) {
     for (int64 slab = begin; slab < end; ++slab) {

@@ -73,6 +73,7 @@ ProblemList<Problem> GeluTanh::test_problems() {
   problems.push_back({.rows = 1031, .cols = 1028});
   problems.push_back({.rows = 1031, .cols = 1030});
   problems.push_back({.rows = 37, .cols = 516});  // a last tile of 4 KB that is not full
+  for (const int64 cols : {5, 6, 7}) problems.push_back({.rows = 401, .cols = cols, .offset = 3});  // rows as vectors
   // large: more than 2^31 elements, of columns that the 16-byte variants take too
   problems.push_back({.rows = 524296, .cols = 4100});
   return problems;

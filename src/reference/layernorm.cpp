@@ -55,7 +55,7 @@ double mean_error(const Row& row, int64 cols, double swing) {
 
 /// Additions whose roundings may all have one sign in the sum of the squares. Behind a spike of M, squares about the
 /// mean M / cols do, by up to half a digit each in rows of some thousand columns; in longer ones they are lost in
-/// whole, which is less, and elsewhere each is rounded its own way.
+/// whole, which is less, and squares that are not all alike are each rounded their own way.
 double square_depth(int64 cols) {
   constexpr int64 longest = 32768;
   return static_cast<double>(depth(std::min(cols, longest)));
@@ -182,7 +182,8 @@ Text Layernorm::tolerance(const Problem& problem) {
          "warp a row up to 4096 columns and 256 threads beyond, and the sums over a row of |x| and x^2. mean: m = "
          "min(gamma_p sum|x|, gamma_p drift + 8u sqrt(cols sum x^2)) / cols + 2u|mean| + 2^-149, drift = max(0, |sum "
          "x| - 2 sqrt(sum x^2)): an addition errs by u times its partial sum; what the elements have in common makes "
-         "those grow, and where they wander about zero so do their roundings, whatever p. So one column that is "
+         "those grow, and where they wander about zero, as in random order, so do their roundings, whatever p. So one "
+         "column that is "
          "missing shows in rows of 270001, where (p+2) u mean|x| would let it pass. Then the two roundings of a "
          "product with 1 / cols, and a quantum of FP32's subnormals. The 2-norm of all means' errors: 1 + 3 / "
          "sqrt(rows) times that of these bounds with 1 for 8, as many wander less than one may. rstd: rstd ((q/2 + 8) "

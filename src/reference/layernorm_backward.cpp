@@ -36,8 +36,8 @@ struct ColumnSums {
 template <class Row>
 void for_rows(int64 rows, int64 cols, std::vector<ColumnSums>& totals, const Row& row) {
   constexpr int64 most_chunks = 64;
-  const int64 chunk = (rows + most_chunks - 1) / most_chunks;
-  const int64 chunks = (rows + chunk - 1) / chunk;
+  const int64 chunk = ceil_div(rows, most_chunks);
+  const int64 chunks = ceil_div(rows, chunk);
   std::vector<std::vector<ColumnSums>> sums(static_cast<std::size_t>(chunks));
   parallel_blocks(chunks, 1, [&](int64 begin, int64 end) {
     for (int64 k = begin; k < end; ++k) {
@@ -223,7 +223,8 @@ void LayernormBackward::reference(const Problem& p, const Pointers& host, Expect
 Text LayernormBackward::tolerance(const Problem&) {
   return "With u = 2^-24, an addition errs by u times the partial sum it gives: a sum of n terms t by s = min(gamma_d "
          "sum|t|, gamma_d drift + 8u sqrt(n sum t^2)), drift = max(0, |sum t| - 2 sqrt(sum t^2)), for what terms have "
-         "in common makes partial sums grow, and where they wander about zero so do their roundings, whatever the "
+         "in common makes partial sums grow, and where they wander about zero, as in random order, so do their "
+         "roundings, whatever the "
          "depth d. A bound of d max|t| would let a missing column or row pass where there are many. dx: rstd (s1 + "
          "|xhat| s2 + 8u (|w| + |c1| + |xhat c2|)) + 2^-150, w = gamma dy: s1 and s2 are s and 1 and 4 roundings a "
          "term of w and w xhat, over cols, with d = min(cols / 32, max(128, cols / 256)) + 32: a warp a row up to 4096 "

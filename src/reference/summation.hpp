@@ -38,8 +38,9 @@ inline constexpr double swing_of_one = 8, swing_of_many = 1;
 
 /// An addition errs by u times the partial sum it gives. What terms have in common, which is what their sum has beyond
 /// two standard deviations of a random walk, makes partial sums grow, and their roundings may all have one sign: that
-/// costs gamma_depth at worst. What is left of partial sums wanders, and so do its roundings, whatever the depth. Never
-/// more than gamma_depth of the magnitudes, which holds for any data.
+/// costs gamma_depth at worst. Of terms in random order, as every distribution makes them, what is left of partial sums
+/// wanders, and so do its roundings, whatever the depth. Terms with a trend, which cancel only at the end, may exceed
+/// this in a right sum of some ten thousand. Never more than gamma_depth of the magnitudes.
 [[nodiscard]] inline double sum_error(const Terms& terms, double count, double depth, double swing = swing_of_one) {
   const double drift = std::max(0.0, std::fabs(terms.sum) - 2 * std::sqrt(terms.squares));
   const double wandering = swing * unit_roundoff * std::sqrt(count * terms.squares);
@@ -61,7 +62,7 @@ inline constexpr double swing_of_one = 8, swing_of_many = 1;
 }
 
 /// Of an element into its column's sum: lanes of rows and slabs of rows, up to 256 of each one after another, and a
-/// share of the rows.
+/// share of the rows. First versions add row by row, which is deeper, and are inside by the random signs of dy alone.
 [[nodiscard]] constexpr int64 column_depth(int64 rows) { return std::min(rows - 1, 512 + rows / 256); }
 
 }  // namespace mage

@@ -73,7 +73,7 @@ def _layernorm_backward_formula(x, dy, mean, rstd, gamma):
     return rstd * (weighted - c1 - xhat * c2), (dy * xhat).sum(0), dy.sum(0)
 
 
-# Bounds are the contracts', with depths of summation that any of PyTorch's kernels stays below.
+# Bounds: depths of summation, which any of PyTorch's kernels stays below, times magnitudes. The contracts' are tighter.
 
 
 def _row_depth(cols):

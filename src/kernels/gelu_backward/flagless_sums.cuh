@@ -7,7 +7,7 @@
 
 namespace mage::gelu_backward {
 
-// Any word but the NaN that arithmetic gives (0x7fffffff), and a NaN: no sum is it.
+// A NaN that no sum is: arithmetic gives 0x7fffffff and no other.
 constexpr uint32 absent = 0xffffffff;
 
 // Relaxed: each word is data and flag at once, so nothing else has to be ordered.

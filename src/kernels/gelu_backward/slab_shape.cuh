@@ -64,7 +64,7 @@ inline Shape sized_shape(int64 rows, int64 row_units, int in_flight, int widest,
   return s;
 }
 
-/// Counters of arrives_last(), one a strip. The first launch finds them at 0, and every launch leaves them there.
+/// Counters that wrap to 0, one a strip. The first launch finds them at 0, and every launch leaves them there.
 inline void zero_counters(unsigned* counters, const Shape& s) {
   check(cudaMemset(counters, 0, s.counter_bytes()), "cudaMemset of counters");
   check(cudaDeviceSynchronize(), "cudaMemset of counters");  // streams that do not wait for the default one

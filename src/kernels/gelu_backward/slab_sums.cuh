@@ -31,6 +31,21 @@ __device__ inline V sum_over_lanes(V value) {
   return value;
 }
 
+// The loads are volatile and not .nc, so that no compiler moves one above the wait for the call before.
+__device__ inline float load_now(const float* address) {
+  float v;
+  asm volatile("ld.global.f32 %0, [%1];" : "=f"(v) : "l"(address) : "memory");
+  return v;
+}
+__device__ inline float4 load_now(const float4* address) {
+  float4 v;
+  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "l"(address)
+               : "memory");
+  return v;
+}
+
 // Volatile, so that no compiler moves one above a wait or a fence, and from L2, where other blocks' stores are.
 __device__ inline float load_partial(const float* address) {
   float v;

@@ -9,21 +9,6 @@
 
 namespace mage::gelu_backward {
 
-// The loads are volatile and not .nc, so that no compiler moves one above the wait for the call before.
-__device__ inline float v14_load(const float* address) {
-  float v;
-  asm volatile("ld.global.f32 %0, [%1];" : "=f"(v) : "l"(address) : "memory");
-  return v;
-}
-__device__ inline float4 v14_load(const float4* address) {
-  float4 v;
-  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-               : "l"(address)
-               : "memory");
-  return v;
-}
-
 template <class V, int in_flight>
 __global__ void __launch_bounds__(slab_threads, 4)
     gelu_backward_v14_narrow(const V* __restrict__ x, const V* __restrict__ bias, const V* __restrict__ dy,
@@ -38,7 +23,7 @@ __global__ void __launch_bounds__(slab_threads, 4)
 #endif
   V sum{};
   if (unit < row_units) {
-    const V b = v14_load(bias + unit);
+    const V b = load_now(bias + unit);
     const int lanes = static_cast<int>(blockDim.y);
     const int64 stride = static_cast<int64>(lanes) * row_units;
     int64 at = (first + threadIdx.y) * row_units + unit;
@@ -48,8 +33,8 @@ __global__ void __launch_bounds__(slab_threads, 4)
 #pragma unroll
       for (int k = 0; k < in_flight; ++k) {
         if (k * lanes < left) {
-          v[k] = v14_load(x + at + k * stride);
-          g[k] = v14_load(dy + at + k * stride);
+          v[k] = load_now(x + at + k * stride);
+          g[k] = load_now(dy + at + k * stride);
         }
       }
 #pragma unroll

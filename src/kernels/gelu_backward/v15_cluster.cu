@@ -9,21 +9,6 @@
 
 namespace mage::gelu_backward {
 
-// The loads are volatile and not .nc, so that no compiler moves one above the wait for the call before.
-__device__ inline float v15_load(const float* address) {
-  float v;
-  asm volatile("ld.global.f32 %0, [%1];" : "=f"(v) : "l"(address) : "memory");
-  return v;
-}
-__device__ inline float4 v15_load(const float4* address) {
-  float4 v;
-  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-               : "l"(address)
-               : "memory");
-  return v;
-}
-
 constexpr int v15_strip_bytes = 256;
 constexpr int v15_blocks = 8;  // of a cluster, all of one strip; the first receives
 
@@ -120,7 +105,7 @@ __global__ void __launch_bounds__(slab_threads, clustered ? 4 : 3)
 #endif
   V sum{};
   if (unit < row_units) {
-    const V b = v15_load(bias + unit);
+    const V b = load_now(bias + unit);
     const int lanes = static_cast<int>(blockDim.y);
     const int64 stride = static_cast<int64>(lanes) * row_units;
     int64 at = (first + threadIdx.y) * row_units + unit;
@@ -130,8 +115,8 @@ __global__ void __launch_bounds__(slab_threads, clustered ? 4 : 3)
 #pragma unroll
       for (int k = 0; k < in_flight; ++k) {
         if (k * lanes < left) {
-          v[k] = v15_load(x + at + k * stride);
-          g[k] = v15_load(dy + at + k * stride);
+          v[k] = load_now(x + at + k * stride);
+          g[k] = load_now(dy + at + k * stride);
         }
       }
 #pragma unroll

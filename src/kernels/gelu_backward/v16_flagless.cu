@@ -1,30 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// v16_flagless: a partial sum is its own flag. A word that no sum can be says "not there yet"; a block counts itself
-// when it starts, with nothing to wait for, and the last to start polls for the others' sums when it is done, puts the
-// word back and adds them. Parent v14_narrow, where a strip ends with a fence behind the block's last stores, an atomic
-// and then the loads, one after another and after all else: it takes 3.9 us more than its bytes do at 4.26 TB/s,
-// gelu/v11_tiles 1.7. Expected: 50.3 us at 4096x4096 instead of 51.2 and 51 cold instead of 52, 1 us less at every
-// size.
+// v16_flagless: a partial sum is its own flag: a word that no sum can be says "not there yet". A block counts itself
+// when it starts, and the last to start polls for the others' sums. Parent v14_narrow, where a strip ends with a fence,
+// an atomic and then the loads, behind all else. Expected: 50.3 us at 4096x4096 instead of 51.2, 1 us less at any size.
 #include "kernels/gelu_backward/exp2_slope.cuh"
 #include "kernels/gelu_backward/flagless_sums.cuh"
 #include "mage_bench/device_code.cuh"
 
 namespace mage::gelu_backward {
-
-// The loads are volatile and not .nc, so that no compiler moves one above the wait for the call before.
-__device__ inline float v16_load(const float* address) {
-  float v;
-  asm volatile("ld.global.f32 %0, [%1];" : "=f"(v) : "l"(address) : "memory");
-  return v;
-}
-__device__ inline float4 v16_load(const float4* address) {
-  float4 v;
-  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-               : "l"(address)
-               : "memory");
-  return v;
-}
 
 template <class V, int in_flight>
 __global__ void __launch_bounds__(slab_threads, 4)
@@ -47,7 +29,7 @@ __global__ void __launch_bounds__(slab_threads, 4)
   }
   V sum{};
   if (unit < row_units) {
-    const V b = v16_load(bias + unit);
+    const V b = load_now(bias + unit);
     const int lanes = static_cast<int>(blockDim.y);
     const int64 stride = static_cast<int64>(lanes) * row_units;
     int64 at = (first + threadIdx.y) * row_units + unit;
@@ -57,8 +39,8 @@ __global__ void __launch_bounds__(slab_threads, 4)
 #pragma unroll
       for (int k = 0; k < in_flight; ++k) {
         if (k * lanes < left) {
-          v[k] = v16_load(x + at + k * stride);
-          g[k] = v16_load(dy + at + k * stride);
+          v[k] = load_now(x + at + k * stride);
+          g[k] = load_now(dy + at + k * stride);
         }
       }
 #pragma unroll

@@ -1,27 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// v17_short: a slab is the rows in flight, once; as many slabs as before where rows are many. Parent v16_flagless,
-// whose partial sums cost so little that twice as many may be worth it: blocks live half as long, so that less is left
-// to do when the first SM runs dry. Expected: 49.8 us at 4096x4096 instead of 50.3; nothing at 8192x16384.
+// v17_short: a slab is the rows in flight, once, up to eight waves of blocks: at 4096x4096 and below. Parent
+// v16_flagless, whose partial sums cost so little that twice as many may be worth it: blocks live half as long, and
+// less is left to do when the first SM runs dry. Expected: 49.8 us at 4096x4096 instead of 50.3.
 #include "kernels/gelu_backward/exp2_slope.cuh"
 #include "kernels/gelu_backward/flagless_sums.cuh"
 #include "mage_bench/device_code.cuh"
 
 namespace mage::gelu_backward {
-
-// The loads are volatile and not .nc, so that no compiler moves one above the wait for the call before.
-__device__ inline float v17_load(const float* address) {
-  float v;
-  asm volatile("ld.global.f32 %0, [%1];" : "=f"(v) : "l"(address) : "memory");
-  return v;
-}
-__device__ inline float4 v17_load(const float4* address) {
-  float4 v;
-  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-               : "l"(address)
-               : "memory");
-  return v;
-}
 
 template <class V, int in_flight>
 __global__ void __launch_bounds__(slab_threads, 4)
@@ -44,7 +29,7 @@ __global__ void __launch_bounds__(slab_threads, 4)
   }
   V sum{};
   if (unit < row_units) {
-    const V b = v17_load(bias + unit);
+    const V b = load_now(bias + unit);
     const int lanes = static_cast<int>(blockDim.y);
     const int64 stride = static_cast<int64>(lanes) * row_units;
     int64 at = (first + threadIdx.y) * row_units + unit;
@@ -54,8 +39,8 @@ __global__ void __launch_bounds__(slab_threads, 4)
 #pragma unroll
       for (int k = 0; k < in_flight; ++k) {
         if (k * lanes < left) {
-          v[k] = v17_load(x + at + k * stride);
-          g[k] = v17_load(dy + at + k * stride);
+          v[k] = load_now(x + at + k * stride);
+          g[k] = load_now(dy + at + k * stride);
         }
       }
 #pragma unroll

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// v08_any_columns: tiles of memory for any number of columns: a vector's four columns are found one by one, and may lie
-// in two rows. Parent v07_tiles, which needs rows of whole vectors; v06_plain, the fastest so far of those that do not,
-// peels each row. Expected: 11.4 us cold at 1023x4097 instead of 12.0, and 6.3 by graph instead of 6.1, as the tiles
-// compare with v06_plain at 1024x4096.
+// v08_any_columns: tiles of memory for any number of columns: the four of a vector may lie in two rows. Parent
+// v07_tiles, which needs rows of whole vectors. Expected, as v07_tiles and v06_plain compare at 1024x4096: 11.4 us cold
+// at 1023x4097, where v06_plain takes 12.0, and 6.3 by graph instead of 6.1.
 #include "kernels/gelu_tanh/sigmoid_form.cuh"
 #include "mage_bench/device_code.cuh"
 #include "mage_bench/remainder.cuh"
@@ -19,12 +18,7 @@ __device__ inline float v08_load(const float* address) {
   return v;
 }
 
-/// alike: x starts at a multiple of 16 bytes where y does.
-template <bool alike>
 __device__ inline float4 v08_load_vector(const float* address) {
-  if constexpr (!alike) {
-    return make_float4(v08_load(address), v08_load(address + 1), v08_load(address + 2), v08_load(address + 3));
-  }
   float4 v;
   asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
                : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
@@ -45,8 +39,7 @@ __device__ inline float4 v08_gelu(const float4& x, const float4& bias) {
                      sigmoid_gelu(x.w + bias.w));
 }
 
-/// `head` elements lie before y's first vector, and `count` in all.
-template <bool alike>
+/// `head` elements lie before the first vector of x and of y, and `count` in all.
 __global__ void __launch_bounds__(v08_threads, 2048 / v08_threads)
     gelu_tanh_v08_any_columns(const float* __restrict__ x, const float* __restrict__ bias, float* __restrict__ y,
                               uint32 head, uint32 vectors, uint32 count, Divisor row) {
@@ -61,8 +54,8 @@ __global__ void __launch_bounds__(v08_threads, 2048 / v08_threads)
   }
   if (i >= vectors) return;
   const uint32 at = head + 4 * i, then = head + 4 * min(j, vectors - 1);  // no branch: both are on their way at once
-  const float4 u = v08_load_vector<alike>(x + at);
-  const float4 v = v08_load_vector<alike>(x + then);
+  const float4 u = v08_load_vector(x + at);
+  const float4 v = v08_load_vector(x + then);
   const float4 b = v08_load_bias(bias, at, row);
   const float4 c = v08_load_bias(bias, then, row);
   *reinterpret_cast<float4*>(y + at) = v08_gelu(u, b);
@@ -77,24 +70,15 @@ __global__ void __launch_bounds__(v08_threads, 2048 / v08_threads)
 namespace mage::gelu_tanh {
 namespace {
 
-template <bool alike>
-Launch launch(const Problem& p, const Args& a, uint32 head) {
-  const auto count = static_cast<uint32>(p.rows * p.cols);
+Launch prepare(const Problem& p, const Args& a) {
+  const auto count = static_cast<uint32>(p.rows * p.cols), head = static_cast<uint32>(-p.offset & 3);
   const uint32 vectors = (count - head) / 4;
   const auto grid = static_cast<unsigned>(vectors > 0 ? ceil_div(vectors, v08_tile) : 1);
   const Divisor row = divisor_of(static_cast<uint32>(p.cols));
   return [=](StreamHandle stream) {
-    launch_kernel(gelu_tanh_v08_any_columns<alike>, {.grid = grid, .block = v08_threads, .dependent = true}, stream,
-                  a.x, a.bias, a.y, head, vectors, count, row);
+    launch_kernel(gelu_tanh_v08_any_columns, {.grid = grid, .block = v08_threads, .dependent = true}, stream, a.x,
+                  a.bias, a.y, head, vectors, count, row);
   };
-}
-
-Launch prepare(const Problem& p, const Args& a) {
-  const auto misaligned = [](const float* pointer) {
-    return static_cast<uint32>(reinterpret_cast<uint64>(pointer) / sizeof(float) % 4);
-  };
-  const uint32 head = (4 - misaligned(a.y)) % 4;
-  return misaligned(a.x) == misaligned(a.y) ? launch<true>(p, a, head) : launch<false>(p, a, head);
 }
 
 [[maybe_unused]] const Register<GeluTanh> registered{{

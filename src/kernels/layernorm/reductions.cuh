@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the variants share: sums over lanes and over a block, of which every thread gets the same bits, and the
-// arithmetic of a vector.
+// What the variants share: sums over lanes and over a block, of which every thread gets the same bits, the arithmetic
+// of a vector, and the wait of a dependent launch.
 #pragma once
 
 #include "mage_bench/device_code.cuh"
@@ -58,6 +58,15 @@ __device__ inline float load_now(const float* address) {
   float v;
   asm volatile("ld.global.f32 %0, [%1];" : "=f"(v) : "l"(address) : "memory");
   return v;
+}
+
+/// Lets the next call's blocks start, and waits until the call before has written all it writes. Loads below it are
+/// load_now's, which no compiler moves above it.
+__device__ inline void wait_for_the_call_before() {
+#if __CUDA_ARCH__ >= 900  // a build for older devices compiles this file too; min_cc keeps it from running there
+  asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 __device__ inline float sum_of(const float4& v) { return (v.x + v.y) + (v.z + v.w); }

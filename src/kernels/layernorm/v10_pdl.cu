@@ -9,14 +9,6 @@
 
 namespace mage::layernorm {
 
-/// Lets the next call's blocks start, and waits until the call before has written all it writes.
-__device__ inline void v10_wait_for_the_call_before() {
-#if __CUDA_ARCH__ >= 900  // a build for older devices compiles this file too; min_cc keeps it from running there
-  asm volatile("griddepcontrol.launch_dependents;");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 /// `blocks` blocks a row, of which each takes `part` neighbouring vectors.
 template <int Vectors, int Warps, bool Aligned, bool Clustered>
 __global__ void __launch_bounds__(32 * Warps)
@@ -39,7 +31,7 @@ __global__ void __launch_bounds__(32 * Warps)
     }
     cluster_ready();
   }
-  v10_wait_for_the_call_before();
+  wait_for_the_call_before();
   x += row * cols;
   y += row * cols;
   const int shift = Aligned ? 0 : static_cast<int>((phase + row * cols) & 3);

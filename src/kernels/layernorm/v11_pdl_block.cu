@@ -8,15 +8,6 @@
 
 namespace mage::layernorm {
 
-/// Lets the next call's blocks start, and waits until the call before has written all it writes. Loads below it are
-/// load_now's, which no compiler moves above it.
-__device__ inline void v11_wait_for_the_call_before() {
-#if __CUDA_ARCH__ >= 900  // a build for older devices compiles this file too; min_cc keeps it from running there
-  asm volatile("griddepcontrol.launch_dependents;");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 /// A block a row. Vectors: 16-byte vectors a thread; Warps: the most of a block.
 template <int Vectors, int Warps>
 __global__ void __launch_bounds__(32 * Warps)
@@ -25,7 +16,7 @@ __global__ void __launch_bounds__(32 * Warps)
                             float* __restrict__ rstd, int row_vectors, float inverse_cols) {
   __shared__ alignas(16) float sums[Warps], squares[Warps];
   const int64 row = blockIdx.x;
-  v11_wait_for_the_call_before();
+  wait_for_the_call_before();
   x += row * row_vectors;
   y += row * row_vectors;
 

@@ -10,15 +10,6 @@ namespace mage::layernorm {
 
 constexpr int v12_vectors = 8;  // 16-byte vectors a thread
 
-/// Lets the next call's blocks start, and waits until the call before has written all it writes. No compiler moves a
-/// load below above it: they are load_now's and v12_load's.
-__device__ inline void v12_wait_for_the_call_before() {
-#if __CUDA_ARCH__ >= 900  // a build for older devices compiles this file too; min_cc keeps it from running there
-  asm volatile("griddepcontrol.launch_dependents;");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 /// load_now, of what is used once.
 __device__ inline float4 v12_load(const float4* address) {
   float4 v;
@@ -56,7 +47,7 @@ __global__ void __launch_bounds__(Threads, 1024 / Threads)
     }
   };
 
-  v12_wait_for_the_call_before();
+  wait_for_the_call_before();
   float sum = 0, square = 0;
 #pragma unroll
   for (int k = 0; k < v12_vectors; ++k) v[k] = inside(k) ? v12_load(x + k * Threads) : float4{};

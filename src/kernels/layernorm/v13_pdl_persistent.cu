@@ -7,15 +7,6 @@
 
 namespace mage::layernorm {
 
-/// Lets the next call's blocks start, and waits until the call before has written all it writes. Loads below it are
-/// load_now's, which no compiler moves above it.
-__device__ inline void v13_wait_for_the_call_before() {
-#if __CUDA_ARCH__ >= 900  // a build for older devices compiles this file too; min_cc keeps it from running there
-  asm volatile("griddepcontrol.launch_dependents;");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 /// The sum over the `Threads` threads of a row, by a barrier of these alone. `partials` is shared memory of this call's
 /// and this row's own: it may be used again only behind another such barrier.
 template <int Threads>
@@ -60,7 +51,7 @@ __global__ void __launch_bounds__(v13_block<Vectors>, v13_blocks<Vectors>)
       to[k] = inside && needed ? load_now(from + k * Threads) : float4{};
     }
   };
-  v13_wait_for_the_call_before();
+  wait_for_the_call_before();
   load(next, x, first + own < end);
   load(g, gamma + thread, true);
   load(b, beta + thread, true);

@@ -8,15 +8,6 @@ namespace mage::layernorm {
 
 constexpr int v14_threads = 128;
 
-/// Lets the next call's blocks start, and waits until the call before has written all it writes. Loads below it are
-/// load_now's, which no compiler moves above it.
-__device__ inline void v14_wait_for_the_call_before() {
-#if __CUDA_ARCH__ >= 900  // a build for older devices compiles this file too; min_cc keeps it from running there
-  asm volatile("griddepcontrol.launch_dependents;");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 /// Lanes: of a row; Vectors: 16-byte vectors a lane; Rows: of a group of lanes at once.
 template <int Lanes, int Vectors, int Rows>
 __global__ void __launch_bounds__(v14_threads)
@@ -31,7 +22,7 @@ __global__ void __launch_bounds__(v14_threads)
   y += first * row_vectors;
   const auto left = static_cast<int>(min(rows - first, int64{groups} * Rows));  // rows from the group's first one on
 
-  v14_wait_for_the_call_before();
+  wait_for_the_call_before();
   float4 v[Rows][Vectors];
   float m[Rows], r[Rows];
 #pragma unroll
