@@ -213,7 +213,7 @@ TEST(GpuGoldenTest, EveryVariantGivesTheExactValues) {
 }
 
 // test/data/<family>_bits.json: {"<variant>@<platform>": {"<problem>": "<sha256 of the outputs>"}}.
-// MAGE_WRITE_GOLDENS=<file> writes {"<family>_bits.json": its content with what was found here}.
+// MAGE_WRITE_GOLDENS=<folder> writes these files there, with what was found here.
 TEST(GpuGoldenTest, TheBitsAreThoseSaved) {
   MAGE_NEED_GPU();
   const auto device = make_cuda_device(0);
@@ -256,14 +256,17 @@ TEST(GpuGoldenTest, TheBitsAreThoseSaved) {
   }
   EXPECT_GT(runs, 0) << "this device ran no deterministic variant of any saved family";
   if (const char* path = std::getenv("MAGE_WRITE_GOLDENS")) {
-    std::ofstream stream{path, std::ios::trunc};
-    stream << found.dump(2) << "\n";
-    ASSERT_TRUE(stream.flush()) << "cannot write " << path;
+    for (const auto& [name, bits] : found.items()) {
+      const auto file = std::filesystem::path{path} / name;
+      std::ofstream stream{file, std::ios::trunc};
+      stream << bits.dump(1) << "\n";
+      ASSERT_TRUE(stream.flush()) << "cannot write " << file;
+    }
   }
   if (missing.empty()) return;
   std::string names;
   for (const auto& name : missing) names += " " + name;
-  GTEST_SKIP() << "no golden bits for" << names << "; MAGE_WRITE_GOLDENS=<file> writes those found here";
+  GTEST_SKIP() << "no golden bits for" << names << "; MAGE_WRITE_GOLDENS=<folder> writes those found here";
 }
 
 }  // namespace
