@@ -12,6 +12,7 @@ import unittest
 from pathlib import Path
 
 TOOL = Path(__file__).resolve().parent.parent / "tools" / "peer_timers.py"
+sys.path.insert(0, str(TOOL.parent))
 spec = importlib.util.spec_from_file_location("peer_timers", TOOL)
 peer_timers = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(peer_timers)
@@ -83,6 +84,12 @@ class Printing(unittest.TestCase):
         self.assertIn("| nvbench cold mean | 4.50 |", seen.stdout)
         self.assertIn("| do_bench | 8x8 | 1 of 1 | 0.50 | 3 | 1.0100 |", seen.stdout)
         self.assertIn("nvbench: ModuleNotFoundError", seen.stdout)
+
+    def test_an_out_that_cannot_be_made_is_refused_before_all_else(self):
+        for out, says in (("/no/such/x.json", "made in /no/such: No such file"), ("/dev/full", "/dev/full exists")):
+            seen = subprocess.run([sys.executable, TOOL, f"--out={out}"], capture_output=True, text=True)
+            self.assertEqual(seen.returncode, 2, seen.stderr)
+            self.assertIn(says, seen.stderr)
 
     def test_what_is_no_such_file_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -3,15 +3,29 @@
 
 import ctypes
 import sys
+import types
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from program_support import EXECUTABLE, SOURCE
 
 sys.path.insert(0, str(SOURCE / "tools"))
-from peers import timer
+import torch_peers
+from peers import families, store, timer
 
 LIBRARY = Path(EXECUTABLE).with_name("libmage_launch.so")  # only on demand
+
+
+class Loading(unittest.TestCase):
+    def test_a_library_that_cannot_be_loaded_is_said_once(self):
+        for library in ("/no/such.so", "libc.so.6"):
+            with (
+                mock.patch.object(families, "torch", mock.Mock()),
+                self.assertRaisesRegex(store.UsageError, f"cannot load {library}: .*; build the target") as caught,
+            ):
+                torch_peers.measure(types.SimpleNamespace(library=Path(library)), [], [], [])
+            self.assertEqual(str(caught.exception).count("build"), 1, caught.exception)
 
 
 @unittest.skipUnless(LIBRARY.exists(), "needs libmage_launch.so: build the target mage_launch")

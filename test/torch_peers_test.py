@@ -73,6 +73,8 @@ class Plan(ProgramTest):
         self.refused("--families: PyTorch's side of 'matmul' is not known", "--out=x.json", "--families=matmul")
         self.refused("matches none of 64x1024", "--out=x.json", "--families=gelu", "--problems=^7x7$")
         self.refused("no regular expression", "--out=x.json", "--problems=(")
+        self.refused("--problems: is empty: leave it out, or give '.'", "--out=x.json", "--problems=")
+        self.refused("--bench: names nothing", "--out=x.json", "--bench=")
         self.refused("no GPU variant 'none'", "--out=x.json", "--families=gelu", "--variants=none")
         self.refused("--modes: 'event'", "--out=x.json", "--modes=event")
         self.refused("--providers: 'eager,jax'", "--out=x.json", "--providers=eager,jax")
@@ -91,6 +93,32 @@ class Plan(ProgramTest):
         for says in ("", "words", '[{"mode": "event_cold"}]', "[1]", "7"):
             program = self.program(f"echo '{says}'")
             self.refused("program is no mage_bench", "--out=x.json", f"--bench={program}")
+        program = self.program("echo 'no such flag' >&2; exit 1")
+        self.refused(
+            "--mage_modes=event_cold exited with 1: no such flag); name one", "--out=x.json", "--bench=program"
+        )
+
+    def test_what_lists_other_types_is_no_mage_bench(self):
+        good = next(entry for entry in LISTED if entry["family"] == "gelu") | {
+            **{"skipped": None, "provider": "mage_bench", "parent": None, "accepts": True}
+        }
+        for field, wrong in (
+            *(("problem", 5), ("family", None), ("source", 3), ("name", []), ("flops", "1"), ("mode", None)),
+            *(("skipped", 1), ("provider", None), ("parent", 7), ("accepts", "yes")),
+        ):
+            (self.folder / "listed.json").write_text(json.dumps([good, good | {field: wrong}]))
+            program = self.program("cat listed.json")
+            says = f"program is no mage_bench: it does not list benchmarks ({field} is {wrong!r}); name one by --bench"
+            self.refused(says, "--out=x.json", f"--bench={program}")
+        (self.folder / "listed.json").write_text(json.dumps([{k: v for k, v in good.items() if k != "source"}]))
+        self.refused("(no 'source')", "--out=x.json", "--bench=program")
+
+    def test_what_is_run_or_loaded_lies_where_it_is_said_to(self):
+        with mock.patch.object(sys, "argv", ["x", "--out=x.json", "--bench=./a", "--library=./b.so"]):
+            arguments = torch_peers.parse_arguments()
+        self.assertEqual((arguments.bench, arguments.library), (Path.cwd() / "a", Path.cwd() / "b.so"))
+        done = self.tool("--out=x.json", *self.with_a_gpu_variant()[1:], "--bench=./program", "--dry_run")
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def program(self, body):
         path = self.folder / "program"
@@ -155,6 +183,11 @@ class Plan(ProgramTest):
     def test_out_is_checked_by_a_dry_run_too(self):
         self.refused("--out: names nothing", "--out=", "--dry_run")
         self.refused("--out=. is a directory", "--out=.", "--dry_run")
+        for out in ("/proc/x.json", "/proc/no/such/x.json", "/dev/null/x.json"):
+            self.refused(f"--out={out}: no file can be made in /", f"--out={out}", "--dry_run")
+        done = self.tool("--out=a/b/x.json", *self.with_a_gpu_variant(), "--dry_run")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertFalse((self.folder / "a").exists())
         (self.folder / "x.json").write_text("mine")
         self.refused("x.json exists", "--out=x.json", "--dry_run")
         (self.folder / "x.json.journal.jsonl").touch()

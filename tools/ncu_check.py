@@ -17,13 +17,17 @@ Clocks are left alone. Caches too, since by default ncu flushes them before each
 replayed: a second pass would find what the first one left. The counters are read in groups that fit into one pass, a
 run of the program each; where ncu says that one did not fit the check fails. Where it does not say, passes are 0.
 
-Exit codes: 0 every check holds, 1 one does not or something went wrong, 2 usage, 3 ncu is not there.
+The first benchmark that fails, or an interrupt, ends the run; what was read by then is shown, checked and written.
+
+Exit codes: 0 every check holds, 1 one does not or something went wrong, 2 usage, 3 ncu is not there, 130 interrupted.
 """
 
 import argparse
 import json
+import math
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -31,6 +35,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import output
 from ncu.report import (
     DRAM_READ,
     DRAM_WRITTEN,
@@ -125,14 +130,19 @@ def command(ncu: str, bench: Path, name: str, metrics: list[str], samples: int, 
 def run(arguments: list[str], folder: Path) -> str:
     """What ncu wrote, to its log and to standard output. Digits are grouped and pointed by locale: here by none."""
     environment = {**os.environ, "LC_ALL": "C"}
-    done = subprocess.run(arguments, capture_output=True, env=environment, check=False)
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(arguments, env=environment, process_group=0, **pipes) as process:
+        try:
+            printed = [stream.decode(errors="replace") for stream in process.communicate()]
+        except KeyboardInterrupt:
+            os.killpg(process.pid, signal.SIGKILL)  # the program under ncu, too
+            raise
     log = folder / "ncu.csv"
-    text = log.read_text(errors="replace") if log.exists() else ""
-    output = done.stdout.decode(errors="replace")
-    if done.returncode != 0:
-        end = "\n".join((text + output + done.stderr.decode(errors="replace")).strip().splitlines()[-8:])
-        raise NcuError(f"exit code {done.returncode} of: {' '.join(arguments)}\n{end}")
-    return "\n".join((text, output, done.stderr.decode(errors="replace")))
+    text = "\n".join((log.read_text(errors="replace") if log.exists() else "", *printed))
+    if process.returncode != 0:
+        end = "\n".join(text.strip().splitlines()[-8:])
+        raise NcuError(f"exit code {process.returncode} of: {' '.join(arguments)}\n{end}")
+    return text
 
 
 def counted(timed: list[list[Launch]], store: dict) -> list[list[Launch]]:
@@ -149,9 +159,13 @@ def counted(timed: list[list[Launch]], store: dict) -> list[list[Launch]]:
 
 def origin(ncu: str, store: dict) -> dict:
     """Where the counters come from: the run's own provenance and device, and ncu's version."""
-    done = subprocess.run([ncu, "--version"], capture_output=True, text=True, check=False)
-    version = next((word for word in done.stdout.split() if word[:1].isdigit() and "." in word), None)
-    mage = store.get("mage", {})
+    try:
+        said = subprocess.run([ncu, "--version"], capture_output=True, check=False).stdout.decode(errors="replace")
+    except OSError:
+        said = ""
+    version = next((word for word in said.split() if word[:1].isdigit() and "." in word), None)
+    mage = store.get("mage")
+    mage = mage if isinstance(mage, dict) else {}
     return {"provenance": mage.get("provenance"), "device": mage.get("device"), "ncu": version}
 
 
@@ -176,17 +190,25 @@ def kernel_medians(path: Path) -> dict[str, float]:
     """Medians of the store's benchmarks in mode kernel, by name without the mode."""
     try:
         rows = json.loads(path.read_text())["mage"]["aggregates"]
-        return {row["name"][: -len("/kernel")]: row["median_us"] for row in rows if row["name"].endswith("/kernel")}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        medians = {row["name"]: row["median_us"] for row in rows if row["name"].endswith("/kernel")}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise NcuError(f"{path}: not a readable store: {error!r}") from error
+    for name, median in medians.items():
+        if type(median) not in (int, float) or not 0 < median <= sys.float_info.max:
+            raise NcuError(f"{path}: not a readable store: the median_us of {name} is {median!r}, no time")
+    return {name.removesuffix("/kernel"): median for name, median in medians.items()}
 
 
-def from_memory_percent(reading: Reading) -> float:
+def read_from_memory(reading: Reading, mode: str) -> Check:
     """Of what was read through L2, how much memory delivered."""
     through = SECTOR_BYTES * reading.median(SECTORS_READ)
-    if through == 0:
-        raise NcuError(f"{reading.name} reads nothing: there is no share of it")
-    return 100 * reading.median(DRAM_READ) / through
+    share = 100 * reading.median(DRAM_READ) / through if through else math.nan
+    if mode == "event_cold":
+        limit, holds = f"> {COLD_ABOVE_PERCENT} %", share > COLD_ABOVE_PERCENT
+    else:
+        limit, holds = f"< {WARM_BELOW_PERCENT} %", share < WARM_BELOW_PERCENT
+    measured = f"{share:.1f} %" if through else "it reads nothing"
+    return Check(f"{reading.name}: read from memory", limit, measured, holds)
 
 
 def checks(readings: list[Reading], store: dict[str, float] | None, tolerance: float) -> list[Check]:
@@ -197,12 +219,7 @@ def checks(readings: list[Reading], store: dict[str, float] | None, tolerance: f
         if reading.passes > 1:
             found.append(Check(f"{reading.name}: passes", "1", f"{reading.passes}: counters are not of one run", False))
         if {f"{stem}/event", f"{stem}/event_cold"} <= names:
-            share = from_memory_percent(reading)
-            if mode == "event_cold":
-                limit, holds = f"> {COLD_ABOVE_PERCENT} %", share > COLD_ABOVE_PERCENT
-            else:
-                limit, holds = f"< {WARM_BELOW_PERCENT} %", share < WARM_BELOW_PERCENT
-            found.append(Check(f"{reading.name}: read from memory", limit, f"{share:.1f} %", holds))
+            found.append(read_from_memory(reading, mode))
         if store is not None and mode == "event":
             if stem not in store:
                 found.append(Check(f"{reading.name}: time", "that of the store", f"it has no {stem}/kernel", False))
@@ -253,11 +270,12 @@ def from_json(stored: dict) -> tuple[list[Reading], list[Check]]:
     return readings, [Check(**check) for check in stored["checks"]]
 
 
-def as_json(readings: list[Reading], found: list[Check], origin: dict) -> str:
+def as_json(readings: list[Reading], found: list[Check], origin: dict, stopped: str | None) -> str:
     return json.dumps(
         {
             "schema": "mage_bench/ncu_check/1",
             "origin": origin,
+            "stopped": stopped,  # by what, where not all was read that was asked for
             "benchmarks": [
                 {"name": r.name, "kernels": r.kernels, "passes": r.passes or None, "samples": r.samples}
                 for r in readings
@@ -268,7 +286,12 @@ def as_json(readings: list[Reading], found: list[Check], origin: dict) -> str:
     )
 
 
-def main(argv: list[str]) -> int:
+def say(text: str) -> None:
+    print(f"ncu_check: {text}", file=sys.stderr, flush=True)
+
+
+def parse_arguments(argv: list[str]):
+    """The options, the names to measure, the medians of the store."""
     parser = argparse.ArgumentParser(
         description="Hardware counters of benchmarks, by Nsight Compute", epilog=f"Without names: {', '.join(DEFAULT)}"
     )
@@ -291,26 +314,58 @@ def main(argv: list[str]) -> int:
         store = kernel_medians(options.store) if options.store else None
     except NcuError as error:
         parser.error(str(error))
-    if not os.access(options.bench, os.X_OK):
+    if not options.bench.is_file() or not os.access(options.bench, os.X_OK):
         parser.error(f"--bench={options.bench} is no program: build it with tools/test.sh, or name it")
-    if shutil.which(options.ncu) is None:
-        print(
-            f"ncu_check: '{options.ncu}' was not found: install Nsight Compute or name it with --ncu", file=sys.stderr
-        )
-        return 3
-    try:
-        readings = [measure(options.ncu, options.bench.resolve(), name, options.samples) for name in names]
-    except NcuError as error:
-        print(f"ncu_check: {error}", file=sys.stderr)
-        return 1
+    if options.out and (why := output.why_not(options.out, options.out.parent)):
+        parser.error(why)
+    return options, names, store
+
+
+def report(options, readings: list[Reading], store: dict[str, float] | None, stopped: str | None) -> bool:
+    """Prints and writes what was read; whether that was possible and every check holds."""
     found = checks(readings, store, options.tolerance)
-    print(aligned(table_rows(readings)))
-    if found:
-        print("\n" + aligned(check_rows(found)))
+    tables = [table_rows(readings), *([check_rows(found)] if found else [])]
+    failures = [output.show("\n\n".join(map(aligned, tables)))]
     if options.out:
-        options.out.write_text(as_json(readings, found, origin(options.ncu, readings[-1].store)) + "\n")
-    return 0 if all(check.holds for check in found) else 1
+        try:
+            with options.out.open("x") as file:
+                file.write(as_json(readings, found, origin(options.ncu, readings[-1].store), stopped) + "\n")
+        except OSError as error:
+            failures.append(f"--out={options.out} was not written whole: {error.strerror}; the table has the medians")
+    for failure in filter(None, failures):
+        say(failure)
+    return not any(failures) and all(check.holds for check in found)
+
+
+def run_all(options, names: list[str], store: dict[str, float] | None) -> int:
+    readings: list[Reading] = []
+    code, stopped = 0, None
+    try:
+        for name in names:
+            readings.append(measure(options.ncu, options.bench.resolve(), name, options.samples))
+    except NcuError as error:
+        code, stopped = 1, str(error)
+    except KeyboardInterrupt:
+        code, stopped = 130, "interrupted"
+    if stopped:
+        say(f"{stopped}\nncu_check: {len(readings)} of {len(names)} benchmarks were read")
+    if readings and not report(options, readings, store, stopped):
+        code = code or 1
+    return code
+
+
+def main(argv: list[str]) -> int:
+    try:
+        options, names, store = parse_arguments(argv)
+        if shutil.which(options.ncu) is None:
+            say(f"'{options.ncu}' was not found: install Nsight Compute or name it with --ncu")
+            return 3
+        return run_all(options, names, store)
+    except KeyboardInterrupt:  # before the first run, or while what was read is written
+        say("interrupted")
+        return 130
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))

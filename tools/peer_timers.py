@@ -21,6 +21,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import output
+
 ROOT = Path(__file__).resolve().parent.parent
 PROBLEMS = ("64x1024", "1024x4096", "8192x16384")
 PLANTED = {"1024x4096": "1034x4096", "8192x16384": "8274x16384"}
@@ -322,13 +324,18 @@ def telling_table(result: dict) -> str:
     return "\n".join(lines)
 
 
+def absolute(text: str) -> Path:
+    return Path(text).absolute()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="where to write the figures, as JSON; the store goes beside it")
     parser.add_argument("--print", dest="show", type=Path, help="print the tables of such a file")
     parser.add_argument("--variant", default="v02_unrolled")
-    parser.add_argument("--bench", type=Path, default=ROOT / "build/gpu/mage_bench")
-    parser.add_argument("--library", type=Path, default=ROOT / "build/gpu/libmage_launch.so")
+    # Absolute, since PATH or the system's folders would be searched for a Path of one word.
+    parser.add_argument("--bench", type=absolute, default=ROOT / "build/gpu/mage_bench")
+    parser.add_argument("--library", type=absolute, default=ROOT / "build/gpu/libmage_launch.so")
     arguments = parser.parse_args()
     if bool(arguments.out) == bool(arguments.show):
         parser.error("give either --out or --print")
@@ -341,8 +348,8 @@ def main() -> int:
         for what, why in result["unavailable"].items():
             print(f"\n{what}: {why}")
         return 0
-    if arguments.out.exists():
-        parser.error(f"{arguments.out} exists; it is not overwritten")
+    if why := output.why_not(arguments.out, arguments.out.parent):
+        parser.error(why)
     try:
         result = measure(arguments)
     except (ImportError, OSError, RuntimeError, subprocess.CalledProcessError) as error:

@@ -37,6 +37,7 @@ def on_signals(handler) -> None:
 if __name__ == "__main__":
     on_signals(exit_at_once)  # importing PyTorch takes seconds
 
+import output  # noqa: E402
 from peers import families, say, store, timer  # noqa: E402
 from peers.measure import MODES, Run  # noqa: E402
 from peers.session import COMPILE_MODES  # noqa: E402
@@ -71,6 +72,17 @@ def path(text: str) -> Path:
     return Path(text)
 
 
+def absolute(text: str) -> Path:
+    """Of what is run or loaded: a Path drops './', and PATH or the system's folders would be searched."""
+    return path(text).absolute()
+
+
+def pattern(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("is empty: leave it out, or give '.', for all problems")
+    return text
+
+
 def multiple_of_four(text: str) -> int:
     if not re.fullmatch("[0-9]{1,7}", text) or int(text) % 4:
         raise argparse.ArgumentTypeError(f"'{text}' is not a multiple of 4 from 0 to 9999996")
@@ -87,7 +99,7 @@ def parse_arguments():
     parser.add_argument(
         "--families", type=words(None), help=f"of {','.join(families.FAMILIES)} [all that this build has]"
     )
-    parser.add_argument("--problems", default=".", help="regular expression on the problems' names [all]")
+    parser.add_argument("--problems", type=pattern, default=".", help="regular expression on the problems' names [all]")
     parser.add_argument("--modes", type=words(MODES), default=list(MODES), help="[%(default)s]")
     parser.add_argument(
         "--providers",
@@ -100,8 +112,8 @@ def parse_arguments():
     parser.add_argument("--event_samples", type=count(99999), default=25, help="a round [%(default)s]")
     parser.add_argument("--graph_samples", type=count(99999), default=8, help="a round [%(default)s]")
     parser.add_argument("--seed", type=count(99999), default=1, help="of the inputs and the order [%(default)s]")
-    parser.add_argument("--bench", type=Path, default=ROOT / "build/gpu/mage_bench")
-    parser.add_argument("--library", type=Path, default=ROOT / "build/gpu/libmage_launch.so")
+    parser.add_argument("--bench", type=absolute, default=ROOT / "build/gpu/mage_bench")
+    parser.add_argument("--library", type=absolute, default=ROOT / "build/gpu/libmage_launch.so")
     parser.add_argument(
         "--fence", type=multiple_of_four, default=families.FENCE, help="elements around an operand [%(default)s]"
     )
@@ -163,13 +175,8 @@ def print_plan(arguments, planned, unsupported) -> int:
     sets = Counter((rounds, len(variants)) for _, variants, rounds in planned)
     lines += [f"rounds: {rounds} of {size} variants, problems: {many}" for (rounds, size), many in sets.items()]
     lines += [f"not balanced: {rounds} is no multiple of {design}" for rounds, design in unbalanced(planned)]
-    try:
-        print("\n".join(lines), flush=True)
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer fails again at the exit otherwise
-        if isinstance(error, BrokenPipeError):  # as of `| head`
-            return 0
-        raise RuntimeError(f"cannot write to stdout: {error.strerror}") from error
+    if failure := output.show("\n".join(lines)):
+        raise RuntimeError(failure)
     return 0
 
 

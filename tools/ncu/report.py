@@ -2,6 +2,7 @@
 """What Nsight Compute printed of a run: its launches, and which of them are a sample's operation."""
 
 import csv
+import math
 import re
 from dataclasses import dataclass
 
@@ -42,11 +43,16 @@ class Report:
     passes: int  # the most that any kernel took; 0 where it was not said
 
 
-def number(text: str, metric: str) -> float:
+def number(text: str, metric: str, unit: str) -> float:
+    if unit not in UNITS:
+        raise NcuError(f"{metric} is in '{unit}', a unit that tools/ncu_check.py does not know")
     try:
-        return float(text.replace(",", ""))
+        value = float(text.replace(",", "")) * UNITS[unit]
     except ValueError:
-        raise NcuError(f"ncu has '{text}' for {metric}: this GPU or this user cannot read that counter") from None
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise NcuError(f"ncu has '{text}' for {metric}: this GPU or this user cannot read that counter")
+    return value
 
 
 def parse(text: str, metrics: list[str]) -> Report:
@@ -58,7 +64,10 @@ def parse(text: str, metrics: list[str]) -> Report:
         if any("ERR_NVGPUCTRPERM" in line for line in lines):
             said.append("this user may not read counters: see https://developer.nvidia.com/ERR_NVGPUCTRPERM")
         raise NcuError("ncu printed no table: " + ("; ".join(said) or "no kernel was profiled"))
-    rows = list(csv.reader(line for line in lines[head:] if line.startswith('"')))
+    try:
+        rows = list(csv.reader(line for line in lines[head:] if line.startswith('"')))
+    except csv.Error as error:
+        raise NcuError(f"ncu's table cannot be read: {error}") from None
     columns = {name: i for i, name in enumerate(rows[0])}
     missing = [name for name in ["Kernel Name", *metrics] if name not in columns]
     if missing:
@@ -71,11 +80,7 @@ def parse(text: str, metrics: list[str]) -> Report:
         if row[0] == "":  # the units: a line without an id
             units = {name: row[columns[name]] for name in metrics}
             continue
-        values = {}
-        for name in metrics:
-            if units[name] not in UNITS:
-                raise NcuError(f"{name} is in '{units[name]}', a unit that tools/ncu_check.py does not know")
-            values[name] = number(row[columns[name]], name) * UNITS[units[name]]
+        values = {name: number(row[columns[name]], name, units[name]) for name in metrics}
         launches.append(Launch(row[columns["Kernel Name"]], values))
     if not launches:
         raise NcuError("ncu's table has no launch")

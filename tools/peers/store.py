@@ -14,13 +14,19 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import output
+
 SCHEMA = "mage_bench/store/1"
 FLOOR_FACTOR = 3
 INVALID_SHARE = 0.2
 PLAIN = re.compile(r"(\d+)x(\d+)")
 # What this tool reads of mage_bench --mage_list=json: of every variant, and of those that this build holds.
-LISTED = ("name", "family", "variant", "problem", "mode", "source", "skipped", "flops", "bytes_read", "bytes_written")
-LISTED_OF_BUILT = ("provider", "parent", "accepts")
+NUMBER, TEXT_OR_NULL = (int, float), (str, type(None))
+LISTED = {
+    **dict.fromkeys(("name", "family", "variant", "problem", "mode", "source"), str),
+    **{"skipped": TEXT_OR_NULL, **dict.fromkeys(("flops", "bytes_read", "bytes_written"), NUMBER)},
+}
+LISTED_OF_BUILT = {**LISTED, "provider": str, "parent": TEXT_OR_NULL, "accepts": bool}
 
 
 class UsageError(Exception):
@@ -69,10 +75,15 @@ def list_benchmarks(bench: Path) -> list[dict]:
     try:
         listed = json.loads(run_bench(bench, "--mage_list=json", "--benchmark_filter=.", "--mage_modes=event_cold"))
         for entry in listed:
-            _ = [entry[field] for field in (LISTED if entry["skipped"] else LISTED + LISTED_OF_BUILT)]
+            for field, kind in (LISTED if entry["skipped"] else LISTED_OF_BUILT).items():
+                if not isinstance(entry[field], kind):
+                    raise TypeError(f"{field} is {entry[field]!r}")
         return [entry for entry in listed if entry["mode"] == "event_cold"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{bench} is no mage_bench: it does not list benchmarks; name one by --bench") from error
+    except (RuntimeError, ValueError, KeyError, TypeError) as error:
+        why = f"no {error}" if isinstance(error, KeyError) else error
+        raise UsageError(
+            f"{bench} is no mage_bench: it does not list benchmarks ({why}); name one by --bench"
+        ) from error
 
 
 def choose_families(listed: list[dict], known: list[str], wanted: list[str] | None) -> tuple[list[str], list[str]]:
@@ -295,18 +306,18 @@ def how_to_recover(out: Path) -> str:
 
 
 def check_out(out: Path) -> None:
+    """Where its folder is still to be made, it is the nearest one above that must be writable."""
     try:
-        if out.is_dir():
-            raise UsageError(f"--out={out} is a directory: name a file")
-        if journal_of(out).exists():
+        if out.name and journal_of(out).exists():
             raise UsageError(
                 f"{journal_of(out)} exists: an earlier run did not end, or still runs; make its store by "
                 f"{how_to_recover(out)}, or move it away"
             )
-        if out.exists():
-            raise UsageError(f"{out} exists; nothing is overwritten: choose another --out, or move it away")
+        folder = next(folder for folder in out.absolute().parents if folder.exists())
     except OSError as error:
         raise UsageError(f"--out={out}: {error.strerror}; choose another") from error
+    if why := output.why_not(out, folder):
+        raise UsageError(why)
 
 
 class Journal:

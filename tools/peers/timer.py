@@ -45,7 +45,7 @@ class Library:
             try:
                 function = getattr(library, name)
             except AttributeError:
-                raise OSError(f"{path} has no {name}: build the target mage_launch anew") from None
+                raise OSError(f"it has no {name}, so it is of another version than this tool") from None
             function.restype, function.argtypes = result, arguments
         self.raw = library
 
