@@ -2,6 +2,7 @@
 #include "bench/journal.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,7 +18,11 @@ namespace mage {
 
 Journal::Journal(std::string path) : path_{std::move(path)} {
   descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (descriptor_ >= 0) return;
+  if (descriptor_ >= 0) {
+    // For is_being_written(); a file system without locks, as some NFS is, costs that and nothing else.
+    static_cast<void>(::flock(descriptor_, LOCK_EX | LOCK_NB));
+    return;
+  }
   const int error = errno;
   if (error == EEXIST)
     throw std::runtime_error{"the journal " + path_ +
@@ -84,13 +89,23 @@ JournalContents read_journal(const std::string& path) {
     const bool whole = !entry.is_discarded() && entry.is_object() && entry.contains("kind");
     if (number == 1 && (!whole || entry.at("kind") != "header"))
       throw std::runtime_error{path + ":1: not a mage_bench journal, or cut off before its first line ended"};
-    if (whole)
+    if (whole) {
       contents.entries.push_back(std::move(entry));
-    else
+      contents.lines.push_back(number);
+    } else {
       contents.damaged_lines.push_back(number);
+    }
   }
   if (contents.entries.empty()) throw std::runtime_error{path + ": not a mage_bench journal: it is empty"};
   return contents;
+}
+
+bool is_being_written(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) return false;  // reading it will say why
+  const bool held = ::flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  static_cast<void>(::close(descriptor));
+  return held;
 }
 
 }  // namespace mage

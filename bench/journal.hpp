@@ -29,9 +29,12 @@ class Journal {
 
 struct JournalContents {
   std::vector<nlohmann::ordered_json> entries;
+  std::vector<int> lines;          ///< of each entry, from 1
   std::vector<int> damaged_lines;  ///< from 1; left out, as is a last line that a crash cut off
 };
 /// Throws std::runtime_error where the file cannot be read or does not begin with a journal's header.
 [[nodiscard]] JournalContents read_journal(const std::string& path);
+/// Whether a Journal of this or another process holds the file open; false where the file system has no locks.
+[[nodiscard]] bool is_being_written(const std::string& path);
 
 }  // namespace mage

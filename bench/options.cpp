@@ -7,7 +7,9 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <initializer_list>
 #include <regex>
+#include <utility>
 
 #include "bench/samplers.hpp"
 
@@ -63,14 +65,22 @@ std::vector<TimingMode> parse_modes(const std::vector<std::string>& names) {
   return modes;
 }
 
+/// Keys of the context that the run writes itself: Google Benchmark's, beside all that begin with mage_.
+constexpr std::array own_context{"date",        "host_name",           "executable",         "num_cpus",
+                                 "mhz_per_cpu", "cpu_scaling_enabled", "aslr_enabled",       "caches",
+                                 "load_avg",    "library_version",     "library_build_type", "json_schema_version"};
+
 std::map<std::string, std::string> parse_context(const std::vector<std::string>& pairs) {
   std::map<std::string, std::string> context;
   for (const auto& pair : pairs) {
     const auto equals = pair.find('=');
     if (equals == 0 || equals == std::string::npos)
       throw CLI::ValidationError{"--benchmark_context", "'" + pair + "' is not of the form key=value"};
-    if (!context.emplace(pair.substr(0, equals), pair.substr(equals + 1)).second)
-      throw CLI::ValidationError{"--benchmark_context", "key '" + pair.substr(0, equals) + "' is given twice"};
+    const auto key = pair.substr(0, equals);
+    if (key.starts_with("mage_") || std::find(own_context.begin(), own_context.end(), key) != own_context.end())
+      throw CLI::ValidationError{"--benchmark_context", "key '" + key + "' is the run's own; choose another"};
+    if (!context.emplace(key, pair.substr(equals + 1)).second)
+      throw CLI::ValidationError{"--benchmark_context", "key '" + key + "' is given twice"};
   }
   return context;
 }
@@ -112,6 +122,16 @@ std::vector<std::string> parse_proofs(const std::string& list) {
     begin = end + 1;
   }
   return names;
+}
+
+/// One run does one thing. `actions` are flags and whether each is given.
+void refuse_two(std::initializer_list<std::pair<const char*, bool>> actions) {
+  const char* first = nullptr;
+  for (const auto& [flag, given] : actions) {
+    if (!given) continue;
+    if (first != nullptr) throw CLI::ExcludesError{first, flag};
+    first = flag;
+  }
 }
 
 std::string size_with_unit(std::string& text) {
@@ -223,9 +243,7 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
       ->needs(selftest)
       ->group(actions);
   // A proof has a protocol of its own.
-  for (const char* other :
-       {"--mage_list", "--benchmark_list_tests", "--mage_dry_run", "--mage_verify_only", "--mage_recover",
-        "--mage_modes", "--mage_rounds", "--mage_samples", "--mage_round_budget", "--mage_problem"})
+  for (const char* other : {"--mage_modes", "--mage_rounds", "--mage_samples", "--mage_round_budget", "--mage_problem"})
     selftest->excludes(app.get_option(other));
 
   std::map<std::string, std::string> refused_values;
@@ -263,6 +281,11 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
                                              : ListFormat::text;
     }
     options.selftest = selftest->count() > 0;
+    refuse_two({{list->count() > 0 ? "--mage_list" : "--benchmark_list_tests", options.list.has_value()},
+                {"--mage_dry_run", options.dry_run},
+                {"--mage_verify_only", options.verify_only},
+                {"--mage_recover", recover->count() > 0},
+                {"--mage_selftest", options.selftest}});
     if (!proofs.empty()) options.selftest_names = parse_proofs(proofs);
     if (byte_limit->count() > 0 && options.max_bytes == 0)
       throw CLI::ValidationError{"--mage_max_bytes", "0 bytes leave nothing to measure"};

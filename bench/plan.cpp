@@ -27,12 +27,13 @@ std::vector<AnyProblem> problems_of(const Family& family, const Options& options
     const auto slash = text.find('/');
     if (slash == std::string::npos)
       throw std::invalid_argument{
-          fmt::format("--mage_problem={}: not of the form family/problem, as in gelu/1000x3001", text)};
+          fmt::format("--mage_problem={}: not of the form family/problem, as in gelu/1000x3001", shortened(text))};
     if (find_family(text.substr(0, slash)) == nullptr) {
       std::vector<std::string_view> names;
       for (const auto* there : families()) names.push_back(there->name());
-      throw std::invalid_argument{fmt::format("--mage_problem={}: there is no family '{}'; there are {}", text,
-                                              text.substr(0, slash), fmt::join(names, ", "))};
+      throw std::invalid_argument{fmt::format("--mage_problem={}: there is no family '{}'; there are {}",
+                                              shortened(text), shortened(text.substr(0, slash)),
+                                              fmt::join(names, ", "))};
     }
     if (text.substr(0, slash) != family.name()) continue;
     const auto problem = read_problem(family, text.substr(slash + 1));

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -19,6 +21,7 @@
 #include "bench/runner.hpp"
 #include "bench/selftest/selftest.hpp"
 #include "bench/store.hpp"
+#include "bench/store_reader.hpp"
 
 namespace mage {
 namespace {
@@ -31,7 +34,53 @@ extern "C" void on_signal(int signal) {
   static_cast<void>(std::signal(signal, SIG_DFL));
 }
 
-Json store_of(const JournalContents& contents, const std::string& journal) {
+/// Where the text is all that was asked for.
+void print(Console& console, const std::string& text) {
+  if (!console.text(text)) throw std::runtime_error{fmt::format("cannot write to stdout: {}", std::strerror(errno))};
+}
+
+/// A journal holds what mage_bench does not write.
+class ChangedError : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// The store of these entries, which mage_compare can read.
+Json readable_store(const std::vector<Json>& entries, const std::string& journal) {
+  const auto wrong_value = [&](const std::exception& error) {
+    return ChangedError{journal + " has values that mage_bench does not write: it was changed (" + error.what() + ")"};
+  };
+  try {
+    auto store = assemble_store(entries);
+    static_cast<void>(parse_store(store_text(store), "its store"));
+    return store;
+  } catch (const Json::exception&) {
+    throw ChangedError{journal + " has lines without the fields that mage_bench writes: it was changed"};
+  } catch (const std::invalid_argument& error) {
+    throw wrong_value(error);
+  } catch (const StoreError& error) {
+    throw wrong_value(error);
+  }
+}
+
+/// Lines that are JSON, but of which no store can be made even where they are alone behind the header.
+void leave_out_damaged(JournalContents& contents, const std::string& journal) {
+  auto header = contents.entries.front();
+  header["plan"] = nullptr;  // large, and no line is judged by it
+  JournalContents whole{{contents.entries.front()}, {contents.lines.front()}, std::move(contents.damaged_lines)};
+  for (std::size_t i = 1; i < contents.entries.size(); ++i) {
+    try {
+      static_cast<void>(readable_store({header, contents.entries[i]}, journal));
+      whole.entries.push_back(std::move(contents.entries[i]));
+      whole.lines.push_back(contents.lines[i]);
+    } catch (const ChangedError&) {
+      whole.damaged_lines.push_back(contents.lines[i]);
+    }
+  }
+  std::sort(whole.damaged_lines.begin(), whole.damaged_lines.end());
+  contents = std::move(whole);
+}
+
+Json store_of(JournalContents& contents, const std::string& journal) {
   const auto& named = contents.entries.front().value("schema", Json(nullptr));
   const auto schema = named.is_string() ? named.get<std::string>() : std::string{"none"};
   if (schema != store_schema)
@@ -40,17 +89,18 @@ Json store_of(const JournalContents& contents, const std::string& journal) {
                     "that measured",
                     journal, schema, store_schema)};
   try {
-    return assemble_store(contents.entries);
-  } catch (const Json::exception&) {
-    throw std::runtime_error{journal + " has lines without the fields that mage_bench writes: it was changed"};
-  } catch (const std::invalid_argument& error) {
-    throw std::runtime_error{journal + " has values that mage_bench does not write: it was changed (" + error.what() +
-                             ")"};
+    return readable_store(contents.entries, journal);
+  } catch (const ChangedError&) {
+    leave_out_damaged(contents, journal);
   }
+  return readable_store(contents.entries, journal);
 }
 
 int recover(const Options& options, Console& console) {
-  const auto contents = read_journal(options.recover);
+  if (is_being_written(options.recover))
+    throw std::runtime_error{"the journal " + options.recover +
+                             " is still being written by another process; wait for it or stop it"};
+  auto contents = read_journal(options.recover);
   const auto path = options.out.empty() ? store_path_of(options.recover) : options.out;
   const auto store = store_of(contents, options.recover);
   prepare_folder_of(path);
@@ -143,7 +193,8 @@ int measure(const Options& options, Console& console) {
   machine = describe_machine(presence, devices.cuda.get());
   const auto plan = make_plan(select_fixtures(options, machine), options);
   if (options.dry_run) {
-    return console.text(describe_plan(plan, options)) ? exit_code::measured : exit_code::row_failed;
+    print(console, describe_plan(plan, options));
+    return exit_code::measured;
   }
   catch_signals();
   if (options.verify_only) return verify_only(options, plan, devices, console);
@@ -162,18 +213,22 @@ int measure(const Options& options, Console& console) {
 }  // namespace
 
 int run_program(const std::vector<std::string>& argv) {
-  const auto parsed = parse_options(argv);
-  if (!parsed.options) {
-    static_cast<void>(std::fputs(parsed.message.c_str(), parsed.exit == 0 ? stdout : stderr));
-    return parsed.exit;
-  }
-  const auto& options = *parsed.options;
   // A reader of our output that leaves, as head does, must not end a measurement.
   static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
   // A file size limit then is an error of write(), like a full disk.
   static_cast<void>(std::signal(SIGXFSZ, SIG_IGN));
-  Console console{options.color};
+  const auto parsed = parse_options(argv);
+  if (!parsed.options && parsed.exit != 0) {
+    static_cast<void>(std::fputs(parsed.message.c_str(), stderr));
+    return parsed.exit;
+  }
+  Console console{parsed.options ? parsed.options->color : Color::no};
   try {
+    if (!parsed.options) {
+      print(console, parsed.message);
+      return parsed.exit;
+    }
+    const auto& options = *parsed.options;
     if (!options.recover.empty()) return recover(options, console);
     if (options.list) {
       const Machine no_matter{{1, std::nullopt, {}}, 1000, 0, 0};
@@ -182,7 +237,8 @@ int run_program(const std::vector<std::string>& argv) {
         console.complain(what_exists(options, no_matter));
         return exit_code::nothing_measured;
       }
-      return console.text(list_fixtures(fixtures, *options.list)) ? exit_code::measured : exit_code::row_failed;
+      print(console, list_fixtures(fixtures, *options.list));
+      return exit_code::measured;
     }
     return measure(options, console);
   } catch (const std::invalid_argument& error) {

@@ -43,7 +43,7 @@ void RunRecord::open() {
 }
 
 void RunRecord::append_header(Json context, Json options, Json plan) {
-  for (const auto& [key, value] : options_.context) context[key] = value;
+  for (const auto& [key, value] : options_.context) context.emplace(key, value);  // replaces nothing
   context["mage_schema"] = store_schema;
   context["mage_run_id"] = run_id_;
   library_is_debug_ = benchmark_library_is_debug(context);

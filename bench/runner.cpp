@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <exception>
+#include <new>
 #include <stdexcept>
 
 #include "bench/gate.hpp"
@@ -21,6 +23,21 @@ Json work_json(const Work& work) {
   if (work.ceiling_of) json["ceiling_of"] = to_string(*work.ceiling_of);
   return json;
 }
+
+namespace {
+
+/// Too little memory for what every variant of a problem needs is no variant's fault.
+template <class Make>
+void with_host_memory(const ProblemPlan& plan, const char* what, std::size_t bytes, Make&& make) {
+  try {
+    make();
+  } catch (const std::bad_alloc&) {
+    throw UnavailableError{Unavailable::memory, fmt::format("the host has no memory for {} of {}/{}: {} bytes", what,
+                                                            plan.family->name(), plan.problem.name, bytes)};
+  }
+}
+
+}  // namespace
 
 Runner::Runner(const Options& options, const Plan& plan, Devices& devices, std::uint32_t fresh_epoch,
                RunnerEvents events)
@@ -82,10 +99,12 @@ void Runner::prepare(FixtureState& state, int fixture) {
     const auto mode = state.fixture->mode;
     if (const auto reason = state.device->unavailable(mode))
       throw UnavailableError{*reason, std::string{explain(*reason)}};
-    auto shared = session_->cases.find(state.device);
-    if (shared == session_->cases.end())  // only a case that could be made is kept
-      shared = session_->cases.emplace(state.device, std::make_unique<Case>(*state.device, session_->oracle)).first;
-    state.bound_case = shared->second.get();
+    if (session_->no_oracle) std::rethrow_exception(session_->no_oracle);
+    auto& shared = session_->cases[state.device];
+    if (!shared)
+      with_host_memory(session_->plan, "the operands", Case::device_bytes(session_->oracle->operands()),
+                       [&] { shared = std::make_unique<Case>(*state.device, *session_->oracle); });
+    state.bound_case = shared.get();
     state.launch = state.bound_case->bind(*state.fixture->variant);
     state.sampler = make_sampler(mode, *state.device, state.launch);
     if (!state.device->info().is_host) audit_stream(state);
@@ -144,15 +163,16 @@ bool Runner::pilot(FixtureState& state) {
   });
 }
 
-void Runner::open(std::size_t problem) {
-  const auto& plan = plan_.problems[problem];
-  session_ = std::make_unique<Session>(problem, plan);
+void Runner::make_oracle() {
+  const auto& plan = session_->plan;
+  const auto operands = plan.family->operands(plan.problem);
+  with_host_memory(plan, "the inputs and the reference", Case::host_bytes(operands),
+                   [&] { session_->oracle.emplace(*plan.family, plan.problem); });
   Sha256 combined;
   Json inputs = Json::object();
-  const auto& operands = session_->oracle.operands();
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].role != Role::in) continue;
-    const auto digest = sha256(session_->oracle.input(i));
+    const auto digest = sha256(session_->oracle->input(i));
     inputs[operands[i].name] = digest;
     combined.update(digest);
   }
@@ -165,6 +185,18 @@ void Runner::open(std::size_t problem) {
                   {"work", work_json(plan.family->work(plan.problem))},
                   {"device_bytes", Case::device_bytes(operands)},
                   {"host_bytes", Case::host_bytes(operands)}});
+}
+
+void Runner::open(std::size_t problem) {
+  const auto& plan = plan_.problems[problem];
+  session_ = std::make_unique<Session>(problem, plan);
+  try {
+    make_oracle();
+  } catch (const RecordError&) {
+    throw;
+  } catch (const std::exception&) {
+    session_->no_oracle = std::current_exception();
+  }
   for (const int index : plan.fixtures) {
     if (plan_.fixtures[static_cast<std::size_t>(index)].status != Status::ok) continue;
     if (interrupt_signal != 0) return;
@@ -176,12 +208,18 @@ void Runner::open(std::size_t problem) {
 
 void Runner::close(bool interrupted) {
   if (!session_) return;
-  if (!interrupted) {
-    session_->oracle.refresh(fresh_epoch_);
+  if (!interrupted && !session_->no_oracle) {
+    std::exception_ptr no_inputs;
+    try {
+      session_->oracle->refresh(fresh_epoch_);
+    } catch (const std::exception&) {
+      no_inputs = std::current_exception();
+    }
     std::map<const Device*, std::string> not_renewed;
     for (auto& [device, bound] : session_->cases) {
       try {
-        bound->reload();
+        if (no_inputs) std::rethrow_exception(no_inputs);
+        if (bound) bound->reload();
       } catch (const std::exception& error) {
         not_renewed[device] = std::string{"the inputs could not be renewed for the closing gate: "} + error.what();
       }

@@ -74,6 +74,7 @@ class Runner {
   struct Session;
 
   void open(std::size_t problem);
+  void make_oracle();
   void close(bool interrupted);
   void prepare(FixtureState& state, int fixture);
   void gate(FixtureState& state, const char* when);

@@ -2,9 +2,11 @@
 // What a runner holds while a problem is open, for the two files that it is written in.
 #pragma once
 
+#include <exception>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <tuple>
 
@@ -36,11 +38,11 @@ struct Runner::Floors {
 };
 
 struct Runner::Session {
-  Session(std::size_t index, const ProblemPlan& problem)
-      : problem_index{index}, plan{problem}, oracle{*problem.family, problem.problem} {}
+  Session(std::size_t index, const ProblemPlan& problem) : problem_index{index}, plan{problem} {}
   std::size_t problem_index;
   const ProblemPlan& plan;
-  Oracle oracle;
+  std::optional<Oracle> oracle;
+  std::exception_ptr no_oracle;  ///< why there is none: each fixture of the problem says so
   std::map<const Device*, std::unique_ptr<Case>> cases;
   std::map<int, FixtureState> fixtures;
   std::string inputs_sha256;

@@ -36,11 +36,11 @@ TEST(Options, DefaultsAreTheProtocol) {
 }
 
 TEST(Options, ReadsEveryFlag) {
-  const auto parsed = parse({"--benchmark_filter=gelu", "--benchmark_out=a.json", "--benchmark_context=a=1,b=2",
-                             "--mage_modes=event,host,event", "--mage_rounds=7", "--mage_samples=3",
-                             "--mage_seed=18446744073709551615", "--mage_round_budget=1.5", "--mage_max_bytes=2MiB",
-                             "--mage_device=1", "--mage_dry_run", "--mage_verify_only", "--mage_require_gpu",
-                             "--mage_overwrite", "--mage_problem=gelu/1x1", "--mage_problem=gelu/2x2"});
+  const auto parsed =
+      parse({"--benchmark_filter=gelu", "--benchmark_out=a.json", "--benchmark_context=a=1,b=2",
+             "--mage_modes=event,host,event", "--mage_rounds=7", "--mage_samples=3", "--mage_seed=18446744073709551615",
+             "--mage_round_budget=1.5", "--mage_max_bytes=2MiB", "--mage_device=1", "--mage_dry_run",
+             "--mage_require_gpu", "--mage_overwrite", "--mage_problem=gelu/1x1", "--mage_problem=gelu/2x2"});
   ASSERT_TRUE(parsed.options) << parsed.message;
   const auto& options = *parsed.options;
   EXPECT_EQ(options.filter, "gelu");
@@ -53,7 +53,8 @@ TEST(Options, ReadsEveryFlag) {
   EXPECT_DOUBLE_EQ(options.round_budget_s, 1.5);
   EXPECT_EQ(options.max_bytes, 2U << 20U);
   EXPECT_EQ(options.device, 1);
-  EXPECT_TRUE(options.dry_run && options.verify_only && options.require_gpu && options.overwrite);
+  EXPECT_TRUE(options.dry_run && options.require_gpu && options.overwrite);
+  EXPECT_TRUE(parse({"--mage_verify_only"}).options->verify_only);
   EXPECT_EQ(options.problems, (std::vector<std::string>{"gelu/1x1", "gelu/2x2"}));
 }
 
@@ -64,6 +65,28 @@ TEST(Options, ListsAsTextOrJson) {
   EXPECT_EQ(parse({"--benchmark_list_tests=true"}).options->list, ListFormat::names);
   EXPECT_FALSE(parse({"--benchmark_list_tests=false"}).options->list);
   expect_refused({"--mage_list=xml"}, "xml");
+}
+
+TEST(Options, OneRunIsOneAction) {
+  const std::vector<std::string> actions{"--mage_list", "--mage_dry_run", "--mage_verify_only", "--mage_recover=x",
+                                         "--mage_selftest"};
+  for (const auto& one : actions) {
+    EXPECT_TRUE(parse({one}).options) << one;
+    for (const auto& other : actions)
+      if (one != other) expect_refused({one, other}, "excludes");
+  }
+  expect_refused({"--benchmark_list_tests", "--mage_recover=x"}, "excludes");
+  expect_refused({"--benchmark_list_tests", "--mage_dry_run"}, "excludes");
+  EXPECT_TRUE(parse({"--mage_list=json", "--benchmark_list_tests"}).options) << "one list";
+  EXPECT_TRUE(parse({"--mage_dry_run", "--no_benchmark_list_tests"}).options);
+  EXPECT_TRUE(parse({"--mage_dry_run", "--benchmark_list_tests=false"}).options);
+}
+
+TEST(Options, TheContextOfTheRunItselfIsRefused) {
+  for (const auto* key : {"date", "load_avg", "library_build_type", "mage_schema", "mage_run_id", "mage_of_the_future"})
+    expect_refused({"--benchmark_context=" + std::string{key} + "=5"},
+                   "key '" + std::string{key} + "' is the run's own; choose another");
+  EXPECT_TRUE(parse({"--benchmark_context=my_date=5"}).options);
 }
 
 TEST(Options, HelpNamesEveryFlagOfOurs) {

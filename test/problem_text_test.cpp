@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "mage_bench/case.hpp"
 #include "mage_bench/registry.hpp"
 
 namespace mage {
@@ -56,15 +57,39 @@ TEST(ProblemText, TakesShapesWhoseBytesCanBeCounted) {
   EXPECT_EQ(text, "-tail");
   EXPECT_EQ(print_shape(5, 32), "5x32");
   for (const std::string_view bad : {"5", "5x", "x5", "0x5", "5x0", "5 x5", "5X5", "-5x5", "5x-5", "05x5", "5x05",
-                                     "2147483648x2147483648", "9223372036854775808x1", "1152921504606846976x1"}) {
+                                     "2147483648x2147483648", "9223372036854775808x1", "1125899906842624x1"}) {
     auto view = bad;
     int64 r = -1, c = -1;
     EXPECT_FALSE(take_shape(view, r, c)) << bad;
     EXPECT_EQ(view, bad);
     EXPECT_EQ(r, -1);
   }
-  std::string_view largest = "1152921504606846975x1";
+  std::string_view largest = "1125899906842623x1";
   EXPECT_TRUE(take_shape(largest, rows, cols));
+}
+
+TEST(ProblemText, NoShapeThatIsTakenWrapsTheBytesOfAFamily) {
+  int checked = 0;
+  for (const auto* family : families())
+    for (int bits = 30; bits < 64; ++bits)
+      for (const auto& text :
+           {std::to_string((uint64{1} << bits) - 1) + "x1", "1x" + std::to_string((uint64{1} << bits) - 1)}) {
+        const auto problem = family->parse(text);
+        if (!problem) continue;
+        const auto operands = family->operands(*problem);
+        double device = 0, host = 0;
+        for (const auto& operand : operands) {
+          const double elements = static_cast<double>(operand.rows) * static_cast<double>(operand.cols);
+          const double bytes = elements * static_cast<double>(size_of(operand.dtype));
+          device += bytes;
+          host += bytes + (operand.role == Role::out ? 12 * elements : 0);
+        }
+        EXPECT_NEAR(static_cast<double>(Case::device_bytes(operands)) / device, 1, 1e-5) << family->name() << text;
+        EXPECT_NEAR(static_cast<double>(Case::host_bytes(operands)) / host, 1, 1e-5) << family->name() << text;
+        EXPECT_LT(device + host, 0x1p63) << family->name() << text;
+        checked += 1;
+      }
+  EXPECT_GT(checked, 100);
 }
 
 TEST(ProblemText, TakesEveryDistributionByItsName) {
@@ -164,7 +189,11 @@ TEST(ProblemText, WhatAUserGaveWrongIsNamedBesideWhatIsRight) {
   EXPECT_EQ(message("gelu", "5x32-tail-s7-o1"), "taken: 5x32-tail-s7-o1");
   for (const auto& [family, text, why] : std::initializer_list<std::array<const char*, 3>>{
            {"gelu", "5", "it does not begin with ROWSxCOLS"},
-           {"gelu", "05x32", "it does not begin with ROWSxCOLS"},
+           {"gelu", "05x32", "the number 05 begins with a zero"},
+           {"gelu", "64x0003-s1", "the number 0003 begins with a zero"},
+           {"gelu", "5x32-s01", "the number 01 begins with a zero"},
+           {"gelu", "0x32", "it does not begin with ROWSxCOLS"},
+           {"gelu", "100x200-s10-", "'-' is none of -DISTRIBUTION"},
            {"gelu", "5x32-s-1", "-s is not followed by a seed from 0 to 18446744073709551615"},
            {"gelu", "5x32-o64", "-o is not followed by an offset from 0 to 63 elements"},
            {"gelu", "5x32-Tail", "'-Tail' is none of -DISTRIBUTION (normal, shifted, "},
@@ -180,6 +209,21 @@ TEST(ProblemText, WhatAUserGaveWrongIsNamedBesideWhatIsRight) {
     EXPECT_TRUE(said.ends_with(". Right are " + std::string{family} + "/" + known.front().name + " and " + family +
                                "/" + known.back().name))
         << said;
+  }
+}
+
+TEST(ProblemText, ALongTextIsCutInAMessage) {
+  EXPECT_EQ(shortened(std::string(80, 'x')), std::string(80, 'x'));
+  EXPECT_EQ(shortened(std::string(81, 'x')), std::string(80, 'x') + "...");
+  for (const auto& text :
+       {std::string(100000, '7'), "5x32-" + std::string(100000, 'y'), "5x32-s" + std::string(100000, '0')}) {
+    try {
+      static_cast<void>(read_problem(*find_family("gelu"), text));
+      FAIL() << "must throw";
+    } catch (const std::invalid_argument& error) {
+      EXPECT_LT(std::string_view{error.what()}.size(), 500U);
+      EXPECT_TRUE(std::string_view{error.what()}.starts_with("gelu/" + text.substr(0, 80) + "... is no problem: "));
+    }
   }
 }
 

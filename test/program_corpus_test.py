@@ -4,6 +4,7 @@
 import json
 import unittest
 
+from compare_support import COMPARE
 from program_support import ProgramTest, entries_of, journal_of
 
 NO_JOURNAL = "not a mage_bench journal"
@@ -51,6 +52,17 @@ RECOVERED = {
     "a kind that is a list": (lambda lines: [*lines, b'{"kind":["row"]}'], None, 0),
     "a key twice in a row": (last_row_with(b'"real_time":', b'"real_time":1.0,"real_time":'), DAMAGED, 1),
     "a key twice deep in a row": (last_row_with(b'"flags":', b'"flags":["unstable"],"flags":'), DAMAGED, 1),
+    "a row that is a number": (lambda lines: [*lines, b'{"kind":"row","row":7}'], DAMAGED, 0),
+    "a row without its unit": (last_row_with(b'"time_unit":', b'"was":'), DAMAGED, 1),
+    "a time that is a text": (last_row_with(b'"real_time":', b'"real_time":"x","was":'), DAMAGED, 1),
+    "a time below zero": (last_row_with(b'"real_time":', b'"real_time":-1.0,"was":'), DAMAGED, 1),
+    "no samples": (last_row_with(b'"parts_us":{', b'"parts_us":{"empty":[],'), DAMAGED, 1),
+    "flags that are numbers": (last_row_with(b'"flags":[', b'"flags":[7],"was":['), DAMAGED, 1),
+    "work that is a number": (last_row_with(b'"work":{', b'"work":7,"was":{'), DAMAGED, 1),
+    "a row that is number 1 of 0": (last_row_with(b'"rounds":', b'"rounds":0,"was":'), DAMAGED, 1),
+    "a floor without its time": (lambda lines: [*lines, b'{"kind":"floor","device":"host","mode":"host"}'], DAMAGED, 0),
+    "a status without its name": (lambda lines: [*lines, b'{"kind":"status","status":"wrong"}'], DAMAGED, 0),
+    "an end that does not say how": (lambda lines: [*lines, b'{"kind":"end"}'], DAMAGED, 0),
     "Windows' line ends": (lambda lines: [line + b"\r" for line in lines], None, 0),
 }
 
@@ -78,14 +90,13 @@ REFUSED = {
         lambda lines: [b'{"kind":"header","schema":"mage_bench/store/1"}', *lines[1:]],
         "without the fields that mage_bench writes",
     ),
-    "a row that is a number": (lambda lines: [*lines, b'{"kind":"row","row":7}'], "has lines without the fields"),
-    "a time that is a text": (last_row_with(b'"real_time":', b'"real_time":"x","was":'), "without the fields"),
-    "a time below zero": (last_row_with(b'"real_time":', b'"real_time":-1.0,"was":'), "values that mage_bench"),
-    "no samples": (last_row_with(b'"parts_us":{', b'"parts_us":{"empty":[],'), "values that mage_bench"),
-    "flags that are numbers": (last_row_with(b'"flags":[', b'"flags":[7],"was":['), "without the fields"),
-    "work that is a number": (
-        lambda lines: [line.replace(b'"work":{', b'"work":7,"was":{') if row(line) else line for line in lines],
-        "without the fields",
+    "an option of the header that is a text": (
+        lambda lines: [lines[0].replace(b'"seed":1', b'"seed":"x"'), *lines[1:]],
+        "mage.options.seed is 'x', and should be a whole number",
+    ),
+    "a row whose work differs": (
+        last_row_with(b'"bytes_read":', b'"bytes_read":1.0,"was":'),
+        "mage has another work than an earlier row of 'copy/",
     ),
 }
 
@@ -93,7 +104,7 @@ REFUSED = {
 class Corpus(ProgramTest):
     def setUp(self):
         super().setUp()
-        self.start(rows=3).kill()
+        self.kill_a_run(rows=3)
         lines = self.journal().split(b"\n")
         whole = entries_of(self.journal())
         last = max(number for number, entry in enumerate(whole) if entry["kind"] == "row")
@@ -120,6 +131,18 @@ class Corpus(ProgramTest):
                 else:
                     self.assertEqual(stderr, "")
                 self.assertEqual(len(self.load("store.json")["benchmarks"]), self.rows - lost)
+
+    def test_what_is_recovered_can_be_compared(self):
+        for name in ("a row without its unit", "a floor without its time", "a status without its name"):
+            with self.subTest(name):
+                self.recover(RECOVERED[name][0], 0)
+                done = self.bench("store.json", executable=COMPARE)
+                self.assertNotEqual(done.returncode, 2, done.stderr)
+
+    def test_each_damaged_line_is_counted_and_the_first_is_named(self):
+        floor = b'{"kind":"floor","device":"host","mode":"host"}'
+        stderr = self.recover(lambda lines: [lines[0], floor, b"garbage", *lines[1:], floor, b"garbage"], 0)
+        self.assertIn("4 lines are cut off or damaged and were left out, the first is line 2", stderr)
 
     def test_what_is_no_journal_of_ours_is_refused(self):
         for name, (broken, says) in REFUSED.items():

@@ -127,6 +127,23 @@ class Interrupt(ProgramTest):
         self.assertEqual(self.files(), [])
 
 
+class Recovery(ProgramTest):
+    def test_a_journal_that_is_being_written_is_not_recovered(self):
+        process = self.start()
+        for flags in ((), ("--benchmark_out=other.json",), ("--mage_overwrite",)):
+            done = self.expect(1, f"--mage_recover={JOURNAL}", *flags)
+            self.assertEqual(
+                done.stderr,
+                f"mage_bench: the journal {JOURNAL} is still being written by another process; "
+                "wait for it or stop it\n",
+            )
+            self.assertEqual(self.files(), [JOURNAL])
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, "the run was disturbed")
+        self.load("store.json")
+
+
 class Kill(ProgramTest):
     """A journal as kill -9 leaves it."""
 

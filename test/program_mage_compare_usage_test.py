@@ -24,6 +24,16 @@ ESCAPE = "\033["
 
 
 class Usage(CompareTest):
+    @unittest.skipUnless(os.path.exists("/dev/full"), "needs /dev/full")
+    def test_a_standard_output_that_is_full_is_an_error(self):
+        for flags in (["--help"], ["--version"], ["run.json", "--no_fail"], ["run.json", "--format=json"]):
+            with self.subTest(flags), open("/dev/full", "w") as full:
+                done = subprocess.run(
+                    [COMPARE, *flags], cwd=self.folder, stdout=full, stderr=subprocess.PIPE, text=True
+                )
+                self.assertEqual(done.returncode, 2)
+                self.assertEqual(done.stderr, "mage_compare: cannot write standard output: No space left on device\n")
+
     def test_errors_name_the_flag_and_exit_with_2(self):
         for flags, says in (
             ([], "STORE is required"),

@@ -171,6 +171,9 @@ class Contents(ProgramTest):
         ):
             self.assertIn(key, context)
         self.assertEqual((context["ticket"], context["who"]), ("4711", "a=b"))
+        for key in set(context) - {"ticket", "who"}:
+            flags = (f"--benchmark_filter={HOST}", f"--benchmark_context={key}=5")
+            self.expect(2, *flags, says=f"key '{key}' is the run's own; choose another")
 
     def test_the_end_is_told(self):
         self.assertIs(self.mage["complete"], True)

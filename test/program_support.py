@@ -142,6 +142,10 @@ class ProgramTest(unittest.TestCase):
         self.wait_for(process, lambda: len(rows_of(self.journal(store))) >= rows, f"{rows} rows in the journal")
         return process
 
+    def kill_a_run(self, rows):
+        """Leaves a journal of at least `rows` rows that nobody writes any more."""
+        self._end(self.start(rows=rows))
+
     def wait_for(self, process, condition, what):
         deadline = time.monotonic() + 30
         while not condition():

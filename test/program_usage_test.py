@@ -2,7 +2,9 @@
 """Exit codes, flags, environment and the actions that measure nothing."""
 
 import json
+import os
 import re
+import subprocess
 import unittest
 
 from program_support import CUDA, EXECUTABLE, HOST, HOST_NAMES, MIXED, QUICK, SOURCE, ProgramTest, environment
@@ -46,6 +48,7 @@ class Usage(ProgramTest):
             "--mage_max_bytes=99999999999EiB": "--mage_max_bytes",
             "--benchmark_context=lonely": "'lonely' is not of the form key=value",
             "--benchmark_context=a=1,a=2": "'a' is given twice",
+            "--benchmark_context=date=5": "key 'date' is the run's own; choose another",
             "--benchmark_color=purple": "--benchmark_color",
         }.items():
             with self.subTest(flag=flag):
@@ -61,11 +64,17 @@ class Usage(ProgramTest):
             "nothing/64x64": "there is no family 'nothing'; there are ceiling, copy, gelu",
             "copy/64": "copy/64 is no problem: it does not begin with ROWSxCOLS",
             "copy/0x4": "copy/0x4 is no problem: it does not begin with ROWSxCOLS, both from 1 on",
-            "copy/99999999999x99999999999": "fewer than 2^60 elements in all. Right are copy/64x1024 and copy/",
+            "copy/99999999999x99999999999": "fewer than 2^50 elements in all. Right are copy/64x1024 and copy/",
+            "gelu/658812288346769702x1": "fewer than 2^50 elements in all",
+            "gelu/064x3": "gelu/064x3 is no problem: the number 064 begins with a zero",
+            "gelu/" + "9" * 100_000: f"gelu/{'9' * 80}... is no problem: ",
+            "n" * 100_000: f"--mage_problem={'n' * 80}...: not of the form family/problem",
+            "n" * 100_000 + "/64x64": f"--mage_problem={'n' * 80}...: there is no family '{'n' * 80}...'; there are",
             "gelu/5x32-o64": "-o is not followed by an offset from 0 to 63 elements. Right are gelu/64x1024 and gelu/",
         }.items():
             with self.subTest(problem=problem):
-                self.expect(2, f"--mage_problem={problem}", f"--benchmark_filter={HOST}", says=says)
+                done = self.expect(2, f"--mage_problem={problem}", f"--benchmark_filter={HOST}", says=says)
+                self.assertLess(len(done.stderr), 1000)
 
     def test_flags_that_break_the_protocol_are_refused_with_the_reason(self):
         for flag, reason in {
@@ -198,6 +207,33 @@ class Actions(ProgramTest):
         self.assertEqual([number for number, _ in orders], ["0", "1"])
         # Two fixtures in a Williams design: each is first once.
         self.assertEqual(sorted(order for _, order in orders), ["cpu_v00_memcpy reference", "reference cpu_v00_memcpy"])
+
+    def test_two_actions_at_once_are_a_usage_error(self):
+        for flags in (
+            ("--mage_list", "--mage_dry_run"),
+            ("--mage_list", "--mage_recover=x.journal.jsonl"),
+            ("--mage_list", "--mage_verify_only"),
+            ("--benchmark_list_tests", "--mage_verify_only"),
+            ("--mage_dry_run", "--mage_verify_only"),
+        ):
+            with self.subTest(flags=flags):
+                done = self.expect(2, *flags, says="excludes")
+                self.assertEqual(done.stdout, "")
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "needs /dev/full")
+    def test_a_standard_output_that_is_full_is_an_error(self):
+        for flag in ("--mage_list", "--mage_list=json", "--benchmark_list_tests", "--mage_dry_run", "--help"):
+            with self.subTest(flag=flag), open("/dev/full", "w") as full:
+                done = subprocess.run(
+                    [EXECUTABLE, flag, f"--benchmark_filter={HOST}"],
+                    cwd=self.folder,
+                    env=environment(),
+                    stdout=full,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+                self.assertEqual(done.returncode, 1)
+                self.assertEqual(done.stderr, "mage_bench: cannot write to stdout: No space left on device\n")
 
     def test_an_unbalanced_order_is_called_so(self):
         for rounds, balanced in ((2, True), (3, False), (4, True)):

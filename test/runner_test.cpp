@@ -9,6 +9,7 @@
 #include <cmath>
 #include <csignal>
 #include <memory>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -33,6 +34,35 @@ Launch wrapped(const void* problem, const void* args, const Around& around) {
 
 using Prepare = Launch (*)(detail::ErasedFunction, const void* problem, const void* args);
 
+/// gelu where the expected values find no memory from some call of the reference on, or the output finds none.
+class Starved final : public Family {
+ public:
+  explicit Starved(int first, bool huge_output = false) : first_{first}, huge_output_{huge_output} {}
+  [[nodiscard]] std::string_view name() const override { return family().name(); }
+  [[nodiscard]] std::vector<AnyProblem> bench_problems() const override { return family().bench_problems(); }
+  [[nodiscard]] std::vector<AnyProblem> test_problems() const override { return family().test_problems(); }
+  [[nodiscard]] std::optional<AnyProblem> parse(const std::string& text) const override { return family().parse(text); }
+  [[nodiscard]] Operands operands(const AnyProblem& problem) const override {
+    auto all = family().operands(problem);
+    if (huge_output_) all.back().rows = int64{1} << 45U;
+    return all;
+  }
+  [[nodiscard]] AnyArgs bind(const AnyProblem& problem, const Pointers& pointers) const override {
+    return family().bind(problem, pointers);
+  }
+  void reference(const AnyProblem& problem, const Pointers& host, Expected& expected) const override {
+    if (++calls_ >= first_) throw std::bad_alloc{};
+    family().reference(problem, host, expected);
+  }
+  [[nodiscard]] std::string tolerance(const AnyProblem& problem) const override { return family().tolerance(problem); }
+  [[nodiscard]] Work work(const AnyProblem& problem) const override { return family().work(problem); }
+
+ private:
+  int first_;
+  bool huge_output_;
+  mutable int calls_ = 0;
+};
+
 /// A variant of family gelu that only this test knows.
 VariantInfo variant(const char* name, Prepare prepare) {
   auto info = reference();
@@ -48,27 +78,32 @@ class RunnerTest : public testing::Test {
   RunnerTest(const RunnerTest&) = delete;
   RunnerTest& operator=(const RunnerTest&) = delete;
 
-  void plan(const VariantInfo& info, int rounds = 3) {
+  static Fixture fixture(const VariantInfo& info, const Family& of, const char* text) {
+    const auto problem = of.parse(text).value();
+    return {&of,
+            &info,
+            problem,
+            TimingMode::host,
+            to_string(BenchmarkName{"gelu", info.name, problem.name, TimingMode::host}),
+            Status::ok,
+            {},
+            {}};
+  }
+
+  void plan(std::vector<Fixture> fixtures, int rounds = 3) {
     options_.rounds = rounds;
     if (options_.samples == 0) options_.samples = 4;
-    const auto problem = family().parse("5x32").value();
-    plan_ = make_plan({{&family(),
-                        &info,
-                        problem,
-                        TimingMode::host,
-                        to_string(BenchmarkName{"gelu", info.name, problem.name, TimingMode::host}),
-                        Status::ok,
-                        {},
-                        {}}},
-                      options_);
+    plan_ = make_plan(std::move(fixtures), options_);
   }
+  void plan(const VariantInfo& info, int rounds = 3) { plan({fixture(info, family(), "5x32")}, rounds); }
 
   /// Runs all steps; the results that have a time.
   std::vector<RoundResult> run() {
     Runner runner{options_, plan_, devices_, 7, {[this](const Json& entry) { entries_.push_back(entry); }, {}, {}}};
     std::vector<RoundResult> results;
-    for (const auto& step : plan_.problems.at(0).steps)
-      if (auto result = runner.run(0, step)) results.push_back(std::move(*result));
+    for (std::size_t p = 0; p < plan_.problems.size(); ++p)
+      for (const auto& step : plan_.problems[p].steps)
+        if (auto result = runner.run(p, step)) results.push_back(std::move(*result));
     runner.finish(interrupt_signal != 0);
     failures_ = runner.failures();
     return results;
@@ -220,6 +255,42 @@ TEST_F(RunnerTest, AVariantThatThrowsIsFailedWithItsWords) {
   plan(broken);
   EXPECT_TRUE(run().empty());
   expect_status("failed", "no such luck");
+}
+
+TEST_F(RunnerTest, AProblemWithoutMemoryCostsItsOwnRowsOnly) {
+  const Starved starved{1};
+  plan({fixture(reference(), family(), "1x1"), fixture(reference(), starved, "5x32"),
+        fixture(reference(), family(), "1x3")});
+  EXPECT_EQ(run().size(), 6U);
+  const auto found = entries("status");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].at("name"), "gelu/reference/5x32/host");
+  EXPECT_EQ(found[0].at("status"), "unavailable");
+  EXPECT_EQ(found[0].at("code"), "memory");
+  EXPECT_EQ(found[0].at("reason"), "the host has no memory for the inputs and the reference of gelu/5x32: 3328 bytes");
+  EXPECT_EQ(failures_, 0);
+}
+
+TEST_F(RunnerTest, OperandsWithoutMemoryCostTheirOwnRowsOnly) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer ends the process where an allocation fails";
+#endif
+  const Starved starved{100, true};
+  plan({fixture(reference(), starved, "5x32"), fixture(reference(), family(), "1x3")});
+  EXPECT_EQ(run().size(), 3U);
+  const auto found = entries("status");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].at("code"), "memory");
+  EXPECT_TRUE(found[0].at("reason").get<std::string>().starts_with("the host has no memory for the operands of gelu"))
+      << found[0].at("reason");
+}
+
+TEST_F(RunnerTest, FreshInputsWithoutMemoryCostTheirOwnRowsOnly) {
+  const Starved starved{2};
+  plan({fixture(reference(), starved, "5x32"), fixture(reference(), family(), "1x3")});
+  EXPECT_EQ(run().size(), 6U);
+  expect_status("failed", "the inputs could not be renewed for the closing gate: ");
+  EXPECT_EQ(entries("gate").size(), 3U) << "one without a closing gate, and two of the problem after it";
 }
 
 TEST_F(RunnerTest, ASlowVariantTakesFewerSamplesAndSaysSo) {

@@ -245,6 +245,18 @@ TEST_F(FolderTest, AJournalGivesBackWhatItTook) {
   EXPECT_EQ(contents.entries[1], row("f/v/p/host", 0, 10));
 }
 
+TEST_F(FolderTest, AJournalIsBeingWrittenAsLongAsItIsOpen) {
+  {
+    const Journal journal{path("a.journal.jsonl")};
+    EXPECT_TRUE(is_being_written(journal.path()));
+    EXPECT_TRUE(is_being_written(journal.path())) << "asking changes nothing";
+  }
+  EXPECT_FALSE(is_being_written(path("a.journal.jsonl")));
+  EXPECT_FALSE(is_being_written(path("missing")));
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  EXPECT_FALSE(is_being_written(path("pipe"))) << "opening it must not wait for a writer";
+}
+
 TEST_F(FolderTest, AnExistingJournalIsNotTouched) {
   write(path("a.journal.jsonl"), "old\n");
   try {
@@ -275,6 +287,7 @@ TEST_F(FolderTest, ADamagedLineCostsItselfOnly) {
         header().dump() + "\n" + std::string(40, '\0') + "\n" + row("f/v/p/host", 0, 10).dump() + "\n{}\n");
   const auto contents = read_journal(path("hit"));
   EXPECT_EQ(contents.damaged_lines, (std::vector<int>{2, 4}));
+  EXPECT_EQ(contents.lines, (std::vector<int>{1, 3}));
   EXPECT_EQ(assemble_store(contents.entries).at("benchmarks").size(), 1U);
 }
 

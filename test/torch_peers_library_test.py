@@ -73,6 +73,64 @@ class Arguments(unittest.TestCase):
             self.assertIsNone(library.raw.mage_launch_open(b"gelu/v00_naive/64x1024", one, many))
             self.assertIn(f"has 3 operands, {many} pointers were given", str(library.error()))
 
+    def test_operands_that_are_null_or_misaligned_are_named(self):
+        library = timer.Library(LIBRARY)
+        memory = (ctypes.c_float * 4096)()
+        base = (ctypes.addressof(memory) + 255) // 256 * 256
+        for variant in ("cpu_v00_scalar", "v00_naive"):
+            for problem, pointers, says in (
+                ("4x64", (0, base, base), "operand x of gelu/4x64 is null"),
+                ("4x64", (base, base, 0), "operand y of gelu/4x64 is null"),
+                (
+                    "4x64",
+                    (base, base + 4, base),
+                    "operand bias of gelu/4x64 is at 0x{1:x}, which is not 16-byte aligned",
+                ),
+                ("4x64", (base, base, base + 8), "operand y of gelu/4x64 is at 0x{2:x}, which is not 16-byte aligned"),
+                (
+                    "4x64-o1",
+                    (base, base, base),
+                    "operand x of gelu/4x64-o1 is at 0x{0:x}, which is not 4 bytes behind a 16-byte boundary",
+                ),
+                (
+                    "4x64-o7",
+                    (base + 12, base, base),
+                    "operand y of gelu/4x64-o7 is at 0x{2:x}, which is not 12 bytes behind a 16-byte boundary",
+                ),
+            ):
+                with self.subTest(variant=variant, problem=problem, pointers=pointers):
+                    name = f"gelu/{variant}/{problem}".encode()
+                    self.assertIsNone(library.raw.mage_launch_open(name, (ctypes.c_void_p * 3)(*pointers), 3))
+                    self.assertEqual(str(library.error()), f"mage_launch_open: {says.format(*pointers)}")
+
+    def test_operands_that_lie_right_are_taken_and_run(self):
+        library = timer.Library(LIBRARY)
+        memory = (ctypes.c_float * 4096)()
+        base = (ctypes.addressof(memory) + 255) // 256 * 256
+        for problem, shift in (("4x64", 0), ("4x64", 16), ("4x64-o1", 4), ("4x64-o4", 0), ("4x64-o7", 28)):
+            with self.subTest(problem=problem):
+                pointers = (base + shift, base + 2048, base + 4096 + shift)
+                handle = library.raw.mage_launch_open(
+                    f"gelu/cpu_v00_scalar/{problem}".encode(), (ctypes.c_void_p * 3)(*pointers), 3
+                )
+                self.assertIsNotNone(handle, str(library.error()))
+                library.call("mage_launch_run", handle, None)
+                library.raw.mage_launch_close(handle)
+
+    def test_what_is_not_there_is_said_beside_what_is(self):
+        library = timer.Library(LIBRARY)
+        for name, says in (
+            (b"nope/v00_naive/64x64", r"there is no family 'nope'; there are ceiling, copy, gelu"),
+            (b"gelu/nope/64x64", r"this build has no variant gelu/nope; it has .*best, .*v00_naive"),
+            (b"gelu/v01_float4/64x3", r"gelu/v01_float4 does not accept the problem 64x3"),
+            (b"n" * 100_000 + b"/v/p", r"there is no family 'n{80}\.\.\.'"),
+            (b"n" * 100_000, r"'n{80}\.\.\.' is not family/variant/problem"),
+        ):
+            with self.subTest(name=name[:20]):
+                self.assertIsNone(library.raw.mage_launch_operands(name))
+                self.assertRegex(str(library.error()), says)
+                self.assertLess(len(str(library.error())), 1000)
+
 
 if __name__ == "__main__":
     unittest.main()

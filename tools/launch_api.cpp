@@ -4,10 +4,13 @@
 // it. Built as libmage_launch.so on demand: cmake --build build/gpu --target mage_launch.
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <exception>
 #include <memory>
+#include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -50,19 +53,55 @@ struct Named {
   mage::AnyProblem problem;
 };
 
+/// The names of all that have one.
+template <class All, class Name>
+std::string names_of(const All& all, const Name& name) {
+  std::string text;
+  for (const auto& one : all)
+    if (const std::string_view next = name(one); !next.empty()) text.append(text.empty() ? "" : ", ").append(next);
+  return text;
+}
+
 Named find(const std::string& benchmark) {
   const auto first = benchmark.find('/');
   const auto second = benchmark.find('/', first == std::string::npos ? first : first + 1);
   if (second == std::string::npos)
-    throw std::invalid_argument{"'" + benchmark + "' is not family/variant/problem, as in gelu/best/64x1024"};
+    throw std::invalid_argument{"'" + mage::shortened(benchmark) +
+                                "' is not family/variant/problem, as in gelu/best/64x1024"};
   const auto* family = mage::find_family(benchmark.substr(0, first));
-  if (family == nullptr) throw std::invalid_argument{"there is no family '" + benchmark.substr(0, first) + "'"};
+  if (family == nullptr)
+    throw std::invalid_argument{"there is no family '" + mage::shortened(benchmark.substr(0, first)) + "'; there are " +
+                                names_of(mage::families(), [](const auto* there) { return there->name(); })};
   const auto name = benchmark.substr(first + 1, second - first - 1);
   const auto* variant = family->find_variant(name);
-  if (variant == nullptr || variant->skipped) throw std::invalid_argument{"this build has no variant '" + name + "'"};
+  const auto named = std::string{family->name()} + "/" + mage::shortened(name);
+  if (variant == nullptr || variant->skipped)
+    throw std::invalid_argument{"this build has no variant " + named + "; it has " +
+                                names_of(family->variants(), [](const mage::VariantInfo& there) {
+                                  return there.skipped ? std::string_view{} : std::string_view{there.name};
+                                })};
   auto problem = mage::read_problem(*family, benchmark.substr(second + 1));
-  if (!mage::accepts(*variant, problem)) throw std::invalid_argument{"the variant does not accept this problem"};
+  if (!mage::accepts(*variant, problem))
+    throw std::invalid_argument{named + " does not accept the problem " + problem.name};
   return {family, variant, std::move(problem)};
+}
+
+/// Kernels take for granted where an operand lies: `offset` elements behind a boundary, here of the widest vector.
+void check_place(const mage::Operand& operand, const void* pointer, const std::string& problem) {
+  constexpr std::uintptr_t vector_bytes = 16;
+  const auto where = [&] { return "operand " + operand.name + " of " + problem + " is "; };
+  if (operand.bytes() == 0) return;
+  if (pointer == nullptr) throw std::invalid_argument{where() + "null"};
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  const auto behind = static_cast<std::uintptr_t>(operand.offset) * mage::size_of(operand.dtype) % vector_bytes;
+  if (address % vector_bytes == behind) return;
+  std::ostringstream text;
+  text << where() << "at 0x" << std::hex << address << std::dec << ", which is not ";
+  if (behind == 0)
+    text << "16-byte aligned";
+  else
+    text << behind << " bytes behind a 16-byte boundary";
+  throw std::invalid_argument{text.str()};
 }
 
 std::unique_ptr<Opened> open(const std::string& benchmark, void* const* pointers, int count) {
@@ -71,6 +110,8 @@ std::unique_ptr<Opened> open(const std::string& benchmark, void* const* pointers
   if (std::cmp_not_equal(operands.size(), count))  // before any pointer is read
     throw std::invalid_argument{"the problem has " + std::to_string(operands.size()) + " operands, " +
                                 std::to_string(count) + " pointers were given"};
+  for (std::size_t i = 0; i < operands.size(); ++i)
+    check_place(operands[i], pointers[i], std::string{family->name()} + "/" + problem.name);
   auto args = family->bind(problem, mage::Pointers{std::vector<void*>(pointers, pointers + count)});
   auto launch = mage::prepare(*variant, problem, args);
   return std::make_unique<Opened>(Opened{std::move(args), std::move(launch)});
@@ -139,8 +180,8 @@ extern "C" {
 const char* mage_launch_error() { return error_text.c_str(); }
 
 /// An operation "family/variant/problem" on `count` pointers, of the host for a host variant, one an operand in the
-/// contract's order (inputs, outputs; contiguous, 16-byte aligned). Null on failure. The handle is released by
-/// mage_launch_close.
+/// contract's order (inputs, outputs; contiguous, 16-byte aligned, or as many elements behind that as the problem's
+/// offset says). Null on failure. The handle is released by mage_launch_close.
 void* mage_launch_open(const char* benchmark, void* const* pointers, int count) {
   Opened* opened = nullptr;
   guarded("mage_launch_open",

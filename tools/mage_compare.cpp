@@ -87,7 +87,10 @@ void write(const std::string& text, const std::string& path) {
 int run(const std::vector<std::string>& argv) {
   const auto parsed = parse_options(argv);
   if (!parsed.options) {
-    std::fputs(parsed.message.c_str(), parsed.exit == exit_code::usage ? stderr : stdout);
+    if (parsed.exit == exit_code::usage)
+      std::fputs(parsed.message.c_str(), stderr);
+    else
+      write(parsed.message, "");
     return parsed.exit;
   }
   const auto& options = *parsed.options;

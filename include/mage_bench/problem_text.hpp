@@ -15,7 +15,8 @@ namespace mage {
 [[nodiscard]] bool take(std::string_view& text, std::string_view literal);
 /// Takes a decimal number in [0, at_most]: digits only, no leading zero.
 [[nodiscard]] bool take_number(std::string_view& text, uint64 at_most, uint64& out);
-/// Takes "<rows>x<cols>", both at least 1, of so few elements that a tensor's bytes fit 63 bits.
+/// Takes "<rows>x<cols>", both at least 1, of fewer than 2^50 elements: what hundreds of such tensors and their
+/// expected values take is counted in 64 bits without a wrap.
 [[nodiscard]] bool take_shape(std::string_view& text, int64& rows, int64& cols);
 /// Takes "-<distribution>".
 [[nodiscard]] bool take_distribution(std::string_view& text, Distribution& out);
@@ -25,6 +26,8 @@ namespace mage {
 [[nodiscard]] Text print_matrix(const MatrixProblem& problem);
 /// Refuses a name that print_matrix would not give: one problem has one name.
 [[nodiscard]] bool parse_matrix(const char* text, MatrixProblem& problem);
+/// A user's text as a message echoes it: cut behind 80 characters.
+[[nodiscard]] std::string shortened(std::string_view text);
 /// A user's text as a problem of the family. Throws std::invalid_argument that says what is wrong and what is right.
 [[nodiscard]] AnyProblem read_problem(const Family& family, const std::string& text);
 /// Test problems that any family of matrices needs: sizes around one element, the warp, the vector width, the tile and

@@ -27,7 +27,7 @@ bool take_number(std::string_view& text, uint64 at_most, uint64& out) {
 }
 
 bool take_shape(std::string_view& text, int64& rows, int64& cols) {
-  constexpr uint64 most = static_cast<uint64>(std::numeric_limits<int64>::max()) / 8;  // elements of the widest dtype
+  constexpr uint64 most = (uint64{1} << 50U) - 1;
   auto rest = text;
   uint64 r = 0, c = 0;
   if (!take_number(rest, most, r) || !take(rest, "x") || !take_number(rest, most, c)) return false;
@@ -58,15 +58,33 @@ Text print_matrix(const MatrixProblem& problem) {
   return text;
 }
 
+std::string shortened(std::string_view text) {
+  constexpr std::size_t longest = 80;
+  return text.size() > longest ? std::string{text.substr(0, longest)} + "..." : std::string{text};
+}
+
 namespace {
+
+/// The first number in `text` that begins with a zero and goes on; empty where there is none.
+std::string_view zero_led(std::string_view text) {
+  constexpr std::string_view digits = "0123456789";
+  for (auto begin = text.find_first_of(digits); begin < text.size(); begin = text.find_first_of(digits, begin)) {
+    const auto end = std::min(text.find_first_not_of(digits, begin), text.size());
+    if (text[begin] == '0' && end - begin > 1) return text.substr(begin, end - begin);
+    begin = end;
+  }
+  return {};
+}
 
 /// What is wrong with `text`, as the end of a sentence; empty where it was read.
 std::string read_matrix(std::string_view text, MatrixProblem& problem) {
   auto rest = text;
   MatrixProblem read;
   uint64 offset = 0;
+  if (const auto number = zero_led(text); !number.empty())
+    return "the number " + shortened(number) + " begins with a zero";
   if (!take_shape(rest, read.rows, read.cols))
-    return "it does not begin with ROWSxCOLS, both from 1 on and fewer than 2^60 elements in all";
+    return "it does not begin with ROWSxCOLS, both from 1 on and fewer than 2^50 elements in all";
   static_cast<void>(take_distribution(rest, read.distribution));
   if (take(rest, "-s") && !take_number(rest, std::numeric_limits<uint64>::max(), read.seed))
     return "-s is not followed by a seed from 0 to 18446744073709551615";
@@ -78,7 +96,7 @@ std::string read_matrix(std::string_view text, MatrixProblem& problem) {
     std::string names;
     for (const auto distribution : all_distributions)
       names.append(names.empty() ? "" : ", ").append(to_string(distribution));
-    return "'" + std::string{rest} + "' is none of -DISTRIBUTION (" + names + "), -sSEED and -oOFFSET, in this order";
+    return "'" + shortened(rest) + "' is none of -DISTRIBUTION (" + names + "), -sSEED and -oOFFSET, in this order";
   }
   if (const auto name = print_matrix(read); name != text)  // a suffix spells out a default
     return "one problem has one name, and the name of this one is " + name;
@@ -98,8 +116,8 @@ AnyProblem read_problem(const Family& family, const std::string& text) {
   if (read_matrix(known.front().name, unused).empty()) why = read_matrix(text, unused);
   if (why.empty()) why = "the family has problems of another form";
   const auto prefix = std::string{family.name()} + "/";
-  throw std::invalid_argument{prefix + text + " is no problem: " + why + ". Right are " + prefix + known.front().name +
-                              " and " + prefix + known.back().name};
+  throw std::invalid_argument{prefix + shortened(text) + " is no problem: " + why + ". Right are " + prefix +
+                              known.front().name + " and " + prefix + known.back().name};
 }
 
 ProblemList<MatrixProblem> matrix_test_problems() {
