@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# ctest: one test for each case of each test/*_test.cpp, each test/*_test.py, and each case of test/compile_fail.
+# ctest: one test for each case of each test/*_test.cpp (of each file under sanitizers), each test/*_test.py, and each
+# case of test/compile_fail.
 
 include(GoogleTest)
 
@@ -37,6 +38,14 @@ foreach(file IN LISTS mage_test_files)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/test")
   if(TARGET mage_bench)
     add_dependencies(${name} mage_bench)
+  endif()
+
+  if(MAGE_SANITIZE)
+    # A test a program: to start a sanitized one costs more than most of its tests.
+    add_test(NAME ${name} COMMAND ${name} --gtest_brief=1 WORKING_DIRECTORY "${PROJECT_BINARY_DIR}")
+    # All of some program's tests may be of CUDA, which is not in this build.
+    set_tests_properties(${name} PROPERTIES TIMEOUT 600 SKIP_REGULAR_EXPRESSION "no test matched the filter")
+    continue()
   endif()
 
   # Suites named Gpu* get the label gpu, and share one device in turn.

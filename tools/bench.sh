@@ -10,5 +10,5 @@ source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/build.sh"
 choose_preset
 install_missing
 configure
-compile all
+compile mage_bench mage_compare
 exec "$build/mage_bench" "$@"
