@@ -4,7 +4,7 @@
 // behind its own gamma and beta, so half as many should shorten a block's tail. Expected: 129 us there, 131 at
 // 4096x16384, 33.6 at 4096x4096.
 // Measured by graph: 209, 133 and 45 us (experiments/memory-bound/late.json).
-#include "kernels/layernorm/reductions.cuh"
+#include "kernels/layernorm/row_block.cuh"
 
 namespace mage::layernorm {
 
@@ -14,44 +14,7 @@ __global__ void __launch_bounds__(32 * Warps)
     layernorm_v15_wide(const float4* __restrict__ x, const float4* __restrict__ gamma, const float4* __restrict__ beta,
                        float4* __restrict__ y, float* __restrict__ mean, float* __restrict__ rstd, int row_vectors,
                        float inverse_cols) {
-  __shared__ alignas(16) float sums[Warps], squares[Warps];
-  const int64 row = blockIdx.x;
-  wait_for_the_call_before();
-  x += row * row_vectors;
-  y += row * row_vectors;
-
-  constexpr bool early = Vectors <= 2;  // there are registers to load gamma and beta while the sums are on their way
-  float4 v[Vectors], g[Vectors], b[Vectors];
-  float sum = 0, square = 0;
-#pragma unroll
-  for (int k = 0; k < Vectors; ++k) {
-    const auto i = static_cast<int>(threadIdx.x + k * blockDim.x);
-    v[k] = i < row_vectors ? load_now(x + i) : float4{};
-  }
-#pragma unroll
-  for (int k = 0; early && k < Vectors; ++k) {
-    const auto i = static_cast<int>(threadIdx.x + k * blockDim.x);
-    g[k] = i < row_vectors ? load_now(gamma + i) : float4{};
-    b[k] = i < row_vectors ? load_now(beta + i) : float4{};
-  }
-#pragma unroll
-  for (int k = 0; k < Vectors; ++k) sum += sum_of(v[k]);
-  const float m = block_sum<Warps>(sum, sums) * inverse_cols;
-#pragma unroll
-  for (int k = 0; k < Vectors; ++k) {
-    if (static_cast<int>(threadIdx.x + k * blockDim.x) < row_vectors) square += centre(v[k], m);
-  }
-  const float r = rsqrtf(fmaf(block_sum<Warps>(square, squares), inverse_cols, epsilon));
-#pragma unroll
-  for (int k = 0; k < Vectors; ++k) {
-    const auto i = static_cast<int>(threadIdx.x + k * blockDim.x);
-    if (i >= row_vectors) continue;
-    y[i] = affine(v[k], r, early ? g[k] : load_now(gamma + i), early ? b[k] : load_now(beta + i));
-  }
-  if (threadIdx.x == 0) {
-    mean[row] = m;
-    rstd[row] = r;
-  }
+  row_block<Vectors, Warps, (Vectors <= 2)>(x, gamma, beta, y, mean, rstd, row_vectors, inverse_cols);
 }
 
 }  // namespace mage::layernorm

@@ -3,7 +3,7 @@
 // rows of two vectors a thread take 64 registers in blocks of up to 1024 threads: one row is at work on an SM at 8192
 // columns, and two are at 4096, which is why it took 209 and 45 us. Expected by graph: 34 us at 4096x4096 and 129 at
 // 8192x8192, where v11_pdl_block takes 33.9 and 130.3.
-#include "kernels/layernorm/reductions.cuh"
+#include "kernels/layernorm/row_block.cuh"
 
 namespace mage::layernorm {
 
@@ -13,44 +13,7 @@ __global__ void __launch_bounds__(32 * Warps)
     layernorm_v17_lean(const float4* __restrict__ x, const float4* __restrict__ gamma, const float4* __restrict__ beta,
                        float4* __restrict__ y, float* __restrict__ mean, float* __restrict__ rstd, int row_vectors,
                        float inverse_cols) {
-  __shared__ alignas(16) float sums[Warps], squares[Warps];
-  const int64 row = blockIdx.x;
-  wait_for_the_call_before();
-  x += row * row_vectors;
-  y += row * row_vectors;
-
-  constexpr bool early = Vectors == 1;  // there are registers to load gamma and beta while the sums are on their way
-  float4 v[Vectors], g[Vectors], b[Vectors];
-  float sum = 0, square = 0;
-#pragma unroll
-  for (int k = 0; k < Vectors; ++k) {
-    const auto i = static_cast<int>(threadIdx.x + k * blockDim.x);
-    v[k] = i < row_vectors ? load_now(x + i) : float4{};
-  }
-#pragma unroll
-  for (int k = 0; early && k < Vectors; ++k) {
-    const auto i = static_cast<int>(threadIdx.x + k * blockDim.x);
-    g[k] = i < row_vectors ? load_now(gamma + i) : float4{};
-    b[k] = i < row_vectors ? load_now(beta + i) : float4{};
-  }
-#pragma unroll
-  for (int k = 0; k < Vectors; ++k) sum += sum_of(v[k]);
-  const float m = block_sum<Warps>(sum, sums) * inverse_cols;
-#pragma unroll
-  for (int k = 0; k < Vectors; ++k) {
-    if (static_cast<int>(threadIdx.x + k * blockDim.x) < row_vectors) square += centre(v[k], m);
-  }
-  const float r = rsqrtf(fmaf(block_sum<Warps>(square, squares), inverse_cols, epsilon));
-#pragma unroll
-  for (int k = 0; k < Vectors; ++k) {
-    const auto i = static_cast<int>(threadIdx.x + k * blockDim.x);
-    if (i >= row_vectors) continue;
-    y[i] = affine(v[k], r, early ? g[k] : load_now(gamma + i), early ? b[k] : load_now(beta + i));
-  }
-  if (threadIdx.x == 0) {
-    mean[row] = m;
-    rstd[row] = r;
-  }
+  row_block<Vectors, Warps, (Vectors == 1)>(x, gamma, beta, y, mean, rstd, row_vectors, inverse_cols);
 }
 
 }  // namespace mage::layernorm
