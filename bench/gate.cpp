@@ -19,6 +19,11 @@ void SamplerGroup::close() {
   sampler_.close();
 }
 
+void warm_up(Device& device, Sampler& sampler, Samples& discarded) {
+  device.flush_l2();
+  sampler.sample(discarded);
+}
+
 Verdict run_gate(Sampler& sampler, Case& bound, bool deterministic) {
   Verdict first;
   for (int call = 0; call < 2; ++call) {

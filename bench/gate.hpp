@@ -21,6 +21,11 @@ class SamplerGroup {
   bool closed_ = false;
 };
 
+/// Leaves in L2 what the operation alone puts there: sweeps it, then takes one sample that does not count. Poison,
+/// fills and checks leave the outputs in L2 as lines to keep; stores that ask to be evicted first would hit those, and
+/// look faster than they are anywhere else.
+void warm_up(Device& device, Sampler& sampler, Samples& discarded);
+
 /// Checks an operation through the sampler itself: what is checked is what will be timed. Twice, each call behind
 /// another poison, so that an operation that works on its first call only is caught; a deterministic one must give
 /// the same bits both times.

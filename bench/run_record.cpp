@@ -49,6 +49,7 @@ void RunRecord::append_header(Json context, Json options, Json plan) {
   library_is_debug_ = benchmark_library_is_debug(context);
   append({{"kind", "header"},
           {"schema", store_schema},
+          {"protocol", measuring_protocol},
           {"context", std::move(context)},
           {"provenance", collect_provenance(options_.argv, run_id_, started_utc_)},
           {"options", std::move(options)},

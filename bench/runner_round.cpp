@@ -153,6 +153,7 @@ Json Runner::describe(const FixtureState& state, const Step& step) {
 }
 
 /// The counted samples of a round, each over speckled outputs, and one more that is poisoned, checked and not counted.
+/// Those of warm modes see an L2 that only the operation filled.
 /// False where there is no round: the fixture was found wrong, or the user interrupted.
 bool Runner::take_samples(FixtureState& state, const Step& step, RoundResult& result) {
   const NvtxRange phase{"samples"};
@@ -171,10 +172,13 @@ bool Runner::take_samples(FixtureState& state, const Step& step, RoundResult& re
   Samples discarded;
   SamplerGroup group{*state.sampler};
   const ProfiledRegion profiled{device};
+  const bool warm = !device.info().is_host && state.fixture->mode != TimingMode::event_cold;
+  if (warm) warm_up(device, *state.sampler, discarded);
   for (int i = 0; i < state.samples; ++i) {
     if (i == audit_at) {
       state.sampler->sample(discarded, {.speckle = {}, .poison = [&] { bound.poison(); }});
       if (const auto verdict = bound.check(); !verdict.ok) return wrong(verdict.reason);
+      if (warm) warm_up(device, *state.sampler, discarded);
     }
     const double begin_us = device.now_us();
     state.sampler->sample(result.samples, {.speckle = [&] { bound.speckle(); }, .poison = {}});

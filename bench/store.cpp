@@ -272,6 +272,7 @@ Json assemble_store(const std::vector<Json>& entries) {
 
   Json mage;
   mage["schema"] = store_schema;
+  mage["protocol"] = header.value("protocol", 1);  // the first was not written down
   mage["complete"] = end.is_object() && end.at("interrupted") == false;
   for (const char* key : {"provenance", "options", "device", "plan"}) mage[key] = header.at(key);
   mage["problems"] = std::move(problems);

@@ -11,6 +11,8 @@
 namespace mage {
 
 inline constexpr const char* store_schema = "mage_bench/store/1";
+/// Raised where the same row of the same program would come to another figure; docs/store.md says what changed.
+inline constexpr int measuring_protocol = 2;
 /// Of a journal's name, after that of its store.
 inline constexpr std::string_view journal_suffix = ".journal.jsonl";
 

@@ -101,7 +101,7 @@ WantedJson StoreReader::wanted() {
                       with(plain({"name", "real_time", "time_unit"}), {object("mage", std::move(block))}));
 
   const auto absence = plain({"name", "status", "code", "reason"});
-  std::vector<WantedMember> mage = plain({"schema", "complete"});
+  std::vector<WantedMember> mage = plain({"schema", "protocol", "complete"});
   mage.push_back(object("provenance", plain({"run_id", "started_utc", "git_commit", "git_dirty", "executable_sha256",
                                              "kernel_sources_sha256"})));
   mage.push_back(object("options", plain({"seed"})));
@@ -227,6 +227,7 @@ void StoreReader::take_rest(const Json& root) {
   for (const char* list : {"unavailable", "failed", "aggregates", "floors"}) static_cast<void>(mage.list(list));
   if (mage.text("schema") != contents_.schema)
     mage.object_to("has the schema " + excerpt(mage.text("schema")) + ", and context " + excerpt(contents_.schema));
+  if (mage.has("protocol")) contents_.protocol = mage.whole("protocol", 1, std::numeric_limits<int>::max());
   contents_.complete = mage.boolean("complete");
   const auto provenance = mage.object("provenance");
   contents_.run_id = provenance.text("run_id");

@@ -48,6 +48,7 @@ using StoredFloors = std::map<std::pair<std::string, std::string>, double>;
 struct StoreContents {
   std::optional<bool> git_dirty;  ///< the sources were not those of git_commit; nothing: not known
   std::string path, schema, run_id, started_utc, git_commit;
+  std::uint64_t protocol = 1;
   bool complete = false;
   std::string gpu_name, gpu_uuid, driver, runtime;  ///< empty where the run used no GPU
   std::string executable_sha256, kernel_sources_sha256;

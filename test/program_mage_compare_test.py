@@ -250,6 +250,19 @@ class TwoStores(CompareTest):
         write(self.folder, "host.json", later_run(device=None))
         self.compare(2, "run.json", "host.json", says="GPU: NVIDIA Made-up, then none")
 
+    def test_another_protocol_labels_every_row(self):
+        later = later_run()
+        later["mage"]["protocol"] = 2
+        write(self.folder, "later.json", later)
+        rows = self.rows(1, "run.json", "later.json")
+        self.assertEqual({row["notes"][0] for row in rows}, {"different protocols"})
+        said = self.compare(1, "run.json", "later.json").stdout
+        self.assertIn("DIFFERENT PROTOCOLS: 1, then 2", said)
+        for wrong in (0, "2", 1.5):
+            later["mage"]["protocol"] = wrong
+            write(self.folder, "later.json", later)
+            self.compare(2, "run.json", "later.json", says="protocol")
+
     def test_nothing_in_common(self):
         write(self.folder, "s.json", store([benchmark("other/v00/p/event", 5.0)], run_id="1" * 32))
         done = self.compare(3, "run.json", "s.json", says="nothing to compare")

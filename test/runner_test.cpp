@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench/store.hpp"
+#include "support/simulated_device.hpp"
 
 namespace mage {
 namespace {
@@ -78,16 +79,11 @@ class RunnerTest : public testing::Test {
   RunnerTest(const RunnerTest&) = delete;
   RunnerTest& operator=(const RunnerTest&) = delete;
 
-  static Fixture fixture(const VariantInfo& info, const Family& of, const char* text) {
+  static Fixture fixture(const VariantInfo& info, const Family& of, const char* text,
+                         TimingMode mode = TimingMode::host) {
     const auto problem = of.parse(text).value();
-    return {&of,
-            &info,
-            problem,
-            TimingMode::host,
-            to_string(BenchmarkName{"gelu", info.name, problem.name, TimingMode::host}),
-            Status::ok,
-            {},
-            {}};
+    return {&of,        &info, problem, mode, to_string(BenchmarkName{"gelu", info.name, problem.name, mode}),
+            Status::ok, {},    {}};
   }
 
   void plan(std::vector<Fixture> fixtures, int rounds = 3) {
@@ -233,6 +229,62 @@ TEST_F(RunnerTest, AVariantThatCachesItsOutputFailsTheClosingGate) {
   plan(caching);
   EXPECT_EQ(run().size(), 3U);
   expect_status("wrong", "gate after the rounds");
+}
+
+test::SimulatedDevice* simulated = nullptr;  // a prepare function holds nothing
+
+/// The reference, which also takes its time on the simulated device.
+VariantInfo on_simulated_device() {
+  return variant("simulated", [](detail::ErasedFunction, const void* problem, const void* args) {
+    return wrapped(problem, args, [](Launch& inner, StreamHandle stream, int) {
+      inner(stream);
+      simulated->spin(stream, {.us = 5});
+    });
+  });
+}
+
+TEST_F(RunnerTest, WarmSamplesSeeAnL2ThatOnlyTheOperationFilled) {
+  for (const auto mode : {TimingMode::event, TimingMode::batch, TimingMode::kernel}) {
+    auto device = std::make_unique<test::SimulatedDevice>();
+    simulated = device.get();
+    devices_.host = std::move(device);
+    entries_.clear();
+    const auto info = on_simulated_device();
+    plan({fixture(info, family(), "5x32", mode)});
+    ASSERT_EQ(run().size(), 3U) << to_string(mode) << Json(entries_).dump(1);
+    // Each round begins with a warm-up, and each has one more behind the sample that is checked.
+    EXPECT_EQ(std::count(simulated->caches.begin(), simulated->caches.end(), 'l'), 6) << to_string(mode);
+    // Counted samples are speckled. Between them and the last fill lie a sweep and a span that does not count.
+    bool filled = true;
+    std::size_t swept = 0, counted = 0;
+    for (std::size_t i = 0; i < simulated->caches.size(); ++i) switch (simulated->caches[i]) {
+        case 'f': filled = true; break;
+        case 'l':
+          filled = false;
+          swept = i;
+          break;
+        case 's':
+          EXPECT_FALSE(filled) << to_string(mode) << " at " << i << " of " << simulated->caches;
+          EXPECT_NE(simulated->caches.find('!', swept), std::string::npos);
+          EXPECT_LT(simulated->caches.find('!', swept), i) << to_string(mode) << " at " << i;
+          counted += 1;
+          break;
+        default: break;
+      }
+    EXPECT_GE(counted, 12U) << to_string(mode);
+  }
+}
+
+TEST_F(RunnerTest, ColdSamplesNeedNoWarmUp) {
+  auto device = std::make_unique<test::SimulatedDevice>();
+  simulated = device.get();
+  devices_.host = std::move(device);
+  const auto info = on_simulated_device();
+  plan({fixture(info, family(), "5x32", TimingMode::event_cold)});
+  ASSERT_EQ(run().size(), 3U);
+  const auto sweeps = std::count(simulated->caches.begin(), simulated->caches.end(), 'l');
+  const auto spans = std::count(simulated->caches.begin(), simulated->caches.end(), '!');
+  EXPECT_EQ(sweeps, spans) << "a warm-up would sweep once more than it takes samples";
 }
 
 TEST_F(RunnerTest, BitsThatChangeAreNotDeterministic) {

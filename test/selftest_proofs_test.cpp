@@ -69,12 +69,12 @@ class ProofTest : public testing::Test {
 
 // ---- cache_policy, against a made-up cache
 
-/// L2 as the proof knows it: one buffer in it, dirty bytes, a carve-out. Faults on request.
+/// L2 as the proof knows it: one buffer in it, dirty bytes, a carve-out, lines to keep. Faults on request.
 class CachedDevice final : public test::FakeDevice, private CacheExperiments {
  public:
   bool sweep_leaves_dirty = false, sweep_leaves_cached = false, reset_does_nothing = false;
   bool persist_refuses = false, persist_breaks = false;
-  bool carve_out_survives = true;
+  bool carve_out_survives = true, marks_count = true;
   std::size_t carve_out_bytes = 40U << 20U;
   double write_gbytes_per_s = 9000;
 
@@ -84,10 +84,20 @@ class CachedDevice final : public test::FakeDevice, private CacheExperiments {
   }
 
   [[nodiscard]] void* allocate(std::size_t) override { return &blocks_.at(allocated_++); }
-  void fill(void*, std::uint32_t, std::size_t) override { operate("fill", 1); }
+  void fill(void* to, std::uint32_t, std::size_t) override {
+    operate("fill", 1);
+    kept_ = to;
+  }
+  [[nodiscard]] std::unique_ptr<Graph> capture(Launch& launch, int operations) override {
+    captured_ = &launch;
+    return FakeDevice::capture(launch, operations);
+  }
+  void replay(Graph& graph) override {
+    for (int i = 0; i < static_cast<FakeGraph&>(graph).operations; ++i) (*captured_)(StreamHandle{});
+  }
   void flush_l2() override {
     operate("flush", 90);
-    if (!sweep_leaves_cached) cached_ = nullptr;
+    if (!sweep_leaves_cached) cached_ = kept_ = nullptr;
     if (!carve_out_survives) persisting_ = nullptr;
     dirty_ = sweep_leaves_dirty ? info_.l2_bytes : 0;
   }
@@ -115,6 +125,9 @@ class CachedDevice final : public test::FakeDevice, private CacheExperiments {
     cached_ = from;
     if (from == window_) persisting_ = from;
   }
+  void marked_copy(void* to, const void*, std::size_t bytes) override {
+    operate("marked copy", microseconds(2 * bytes, to == kept_ && marks_count ? 6000 : 4000));
+  }
   void write(void*, std::size_t bytes) override { operate("write", microseconds(bytes, write_gbytes_per_s)); }
   [[nodiscard]] std::size_t persist(void* pointer, std::size_t) override {
     if (persist_refuses) throw UnavailableError{Unavailable::arch, "not here"};
@@ -131,6 +144,8 @@ class CachedDevice final : public test::FakeDevice, private CacheExperiments {
   std::array<int, 16> blocks_{};  // their addresses are all that counts
   std::size_t allocated_ = 0;
   const void* cached_ = nullptr;
+  const void* kept_ = nullptr;
+  Launch* captured_ = nullptr;
   const void* persisting_ = nullptr;
   const void* window_ = nullptr;
   std::size_t dirty_ = 0;
@@ -150,13 +165,16 @@ class SelftestCachePolicy : public ProofTest {
 constexpr const char* reads = "a read of half of L2";
 constexpr const char* survives = "with a persisting carve-out left on";
 constexpr const char* given_back = "once it was given back";
+constexpr const char* kept = "by marked stores after a fill";
+constexpr const char* warmed_up = "after a fill and a round's warm-up";
 
 TEST_F(SelftestCachePolicy, HoldsOnACacheThatBehaves) {
   const auto result = run(cache_policy);
   EXPECT_EQ(result.outcome, Outcome::passed) << in_words(result);
   expect(result, "a copy of 1 MiB behind a memset", Outcome::skipped);
-  for (const char* what : {"a copy of 8 MiB behind a memset", "a copy of 64 MiB behind a write sweep", reads, survives,
-                           given_back, "a write smaller than L2 beats", "made up: 1 % above", "made up: 1 % below"})
+  for (const char* what :
+       {"a copy of 8 MiB behind a memset", "a copy of 64 MiB behind a write sweep", reads, survives, given_back, kept,
+        warmed_up, "a write smaller than L2 beats", "made up: 1 % above", "made up: 1 % below"})
     expect(result, what, Outcome::passed);
   EXPECT_NE(find(result, "hit rates")->measured.find("tools/ncu_check.py"), std::string::npos);
   ASSERT_EQ(result.data.at("dirty_lines").size(), 4U);
@@ -177,6 +195,17 @@ TEST_F(SelftestCachePolicy, ASweepThatLeavesTheInputInCacheFails) {
   const auto result = run(cache_policy);
   EXPECT_EQ(result.outcome, Outcome::failed);
   expect(result, reads, Outcome::failed);
+  expect(result, kept, Outcome::passed);
+  expect(result, warmed_up, Outcome::failed);
+}
+
+TEST_F(SelftestCachePolicy, ADeviceOnWhichMarksDoNothingSaysSo) {
+  device_->marks_count = false;
+  const auto result = run(cache_policy);
+  EXPECT_EQ(result.outcome, Outcome::passed) << in_words(result);
+  expect(result, kept, Outcome::skipped);
+  EXPECT_NE(find(result, kept)->measured.find("no effect"), std::string::npos);
+  expect(result, warmed_up, Outcome::passed);
 }
 
 TEST_F(SelftestCachePolicy, ACarveOutThatIsNotGivenBackFails) {

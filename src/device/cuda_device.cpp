@@ -281,6 +281,10 @@ class CudaDevice final : public Device, private CacheExperiments {
   void write(void* to, std::size_t bytes) override {
     harness::launch_write_sweep(static_cast<uint32*>(to), bytes / sizeof(uint32), ++flushes_, blocks_, stream_);
   }
+  void marked_copy(void* to, const void* from, std::size_t bytes) override {
+    harness::launch_marked_copy(static_cast<uint4*>(to), static_cast<const uint4*>(from), bytes / sizeof(uint4),
+                                blocks_, stream_);
+  }
   [[nodiscard]] std::size_t persist(void* pointer, std::size_t bytes) override {
     const auto carve_out = static_cast<std::size_t>(cuda_attribute(cudaDevAttrMaxPersistingL2CacheSize, index_));
     const auto longest = static_cast<std::size_t>(cuda_attribute(cudaDevAttrMaxAccessPolicyWindowSize, index_));

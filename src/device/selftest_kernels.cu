@@ -24,8 +24,18 @@ __global__ void mage_harness_spin(uint64 nanoseconds, const uint32* from, uint32
   stamps[1] = now;
 }
 
+__global__ void mage_harness_marked_copy(uint4* to, const uint4* from, std::size_t vectors) {
+  const std::size_t stride = static_cast<std::size_t>(gridDim.x) * blockDim.x;
+  for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < vectors; i += stride)
+    __stcs(to + i, from[i]);
+}
+
 void launch_spin(uint64 nanoseconds, const uint32* from, uint32* to, int words, uint64* stamps, cudaStream_t stream) {
   mage_harness_spin<<<1, 32, 0, stream>>>(nanoseconds, from, to, words, stamps);
+}
+
+void launch_marked_copy(uint4* to, const uint4* from, std::size_t vectors, int blocks, cudaStream_t stream) {
+  mage_harness_marked_copy<<<blocks, 256, 0, stream>>>(to, from, vectors);
 }
 
 }  // namespace mage::harness

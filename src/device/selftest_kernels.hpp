@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operation of known duration that the self-test measures.
+// Operations that the self-test measures: one of known duration, and one whose stores are marked.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,5 +11,8 @@ namespace mage::harness {
 /// Copies `words` words, spins until `nanoseconds` have passed on %globaltimer since it began, and writes when it began
 /// and ended to stamps[0..1], where that is not null.
 void launch_spin(uint64 nanoseconds, const uint32* from, uint32* to, int words, uint64* stamps, cudaStream_t stream);
+
+/// Copies `vectors` vectors by st.global.cs: stores that ask to be evicted first.
+void launch_marked_copy(uint4* to, const uint4* from, std::size_t vectors, int blocks, cudaStream_t stream);
 
 }  // namespace mage::harness

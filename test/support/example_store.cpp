@@ -17,6 +17,7 @@ constexpr int rounds = 3;
 Json header() {
   return {{"kind", "header"},
           {"schema", store_schema},
+          {"protocol", measuring_protocol},
           {"context",
            {{"date", "2026-01-02T03:04:05+00:00"},
             {"caches", {{{"type", "Data"}, {"level", 1}}}},

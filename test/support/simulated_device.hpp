@@ -38,6 +38,7 @@ class SimulatedDevice final : public Device {
   // What it was told.
   std::vector<int> streams;  ///< in the order in which they were changed for
   int renewals = 0;          ///< of graphs
+  std::string caches;        ///< what changed L2, in order: f a fill, s a speckle, l a sweep of L2, ! begin of a span
 
   SimulatedDevice() : host_{make_host_device()} {
     info_.name = "simulated";
@@ -58,6 +59,7 @@ class SimulatedDevice final : public Device {
   }
   void fill(void* to, std::uint32_t pattern, std::size_t words) override {
     host_->fill(to, pattern, words);
+    caches += 'f';
     enqueue(own_us);
   }
   [[nodiscard]] std::uint64_t checksum(const void* from, std::size_t words) override {
@@ -66,6 +68,7 @@ class SimulatedDevice final : public Device {
   }
   void speckle(void* to, std::size_t words, std::uint64_t seed, std::uint32_t pattern) override {
     host_->speckle(to, words, seed, pattern);
+    caches += 's';
     enqueue(own_us);
   }
   [[nodiscard]] int count_speckles(const void* from, std::size_t words, std::uint64_t seed,
@@ -93,6 +96,7 @@ class SimulatedDevice final : public Device {
   }
   void record(Stamp stamp) override {
     const bool begin = stamp == Stamp::begin;
+    if (begin) caches += '!';
     enqueue(begin ? 0 : stamp_us);
     (begin ? begin_us_ : end_us_) = stream_us_;
   }
@@ -102,7 +106,10 @@ class SimulatedDevice final : public Device {
   }
   [[nodiscard]] double elapsed_us() override { return event_scale * std::round((end_us_ - begin_us_) * 1e3) / 1e3; }
   void delay(double us) override { enqueue(us); }
-  void flush_l2() override { enqueue(90); }
+  void flush_l2() override {
+    caches += 'l';
+    enqueue(90);
+  }
   void reset_persisting_l2() override {}
   [[nodiscard]] std::optional<ClockProbe> probe_clock() override {
     enqueue(20);

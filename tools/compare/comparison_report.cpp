@@ -231,6 +231,12 @@ Report compare_two(const StoreContents& before, const StoreContents& after, cons
     labels.push_back("different machines");
     report.intro.push_back("DIFFERENT MACHINES: " + join(differences, "; "));
   }
+  if (before.protocol != after.protocol) {
+    labels.push_back("different protocols");
+    report.intro.push_back(
+        fmt::format("DIFFERENT PROTOCOLS: {}, then {}; docs/store.md says what changed, and what it can move",
+                    before.protocol, after.protocol));
+  }
   const auto paired = pairs_across(before, after, options);
   report.tail["only_in_one"] = Json::array();
   list_only(report, paired.only_before, before, after);

@@ -201,6 +201,7 @@ def header_of(probe: dict, peers: dict, options: dict, plan: dict) -> dict:
     return {
         "kind": "header",
         "schema": SCHEMA,
+        "protocol": probe["mage"]["protocol"],
         "context": {**probe["context"], "executable": arguments[0], "mage_schema": SCHEMA, "mage_run_id": run_id},
         "provenance": provenance,
         "options": options,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// v11_pdl_block's kernel, for it and the variants that change how many threads and registers a row takes.
+// v11_pdl_block's kernel, for it and the variants that change how many threads and registers a row takes, or how x is
+// loaded.
 #pragma once
 
 #include "kernels/layernorm/reductions.cuh"
@@ -8,7 +9,7 @@ namespace mage::layernorm {
 
 /// A block a row. Vectors: 16-byte vectors a thread; Warps: the most of a block; early: gamma and beta are loaded while
 /// the sums are on their way, for which there must be registers.
-template <int Vectors, int Warps, bool early>
+template <int Vectors, int Warps, bool early, float4 (*load_x)(const float4*) = load_now>
 __device__ inline void row_block(const float4* __restrict__ x, const float4* __restrict__ gamma,
                                  const float4* __restrict__ beta, float4* __restrict__ y, float* __restrict__ mean,
                                  float* __restrict__ rstd, int row_vectors, float inverse_cols) {
@@ -23,7 +24,7 @@ __device__ inline void row_block(const float4* __restrict__ x, const float4* __r
 #pragma unroll
   for (int k = 0; k < Vectors; ++k) {
     const auto i = static_cast<int>(threadIdx.x + k * blockDim.x);
-    v[k] = i < row_vectors ? load_now(x + i) : float4{};
+    v[k] = i < row_vectors ? load_x(x + i) : float4{};
   }
 #pragma unroll
   for (int k = 0; early && k < Vectors; ++k) {
