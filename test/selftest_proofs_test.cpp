@@ -165,7 +165,7 @@ class SelftestCachePolicy : public ProofTest {
 constexpr const char* reads = "a read of half of L2";
 constexpr const char* survives = "with a persisting carve-out left on";
 constexpr const char* given_back = "once it was given back";
-constexpr const char* kept = "by marked stores after a fill";
+constexpr const char* kept = "by marked accesses after a fill";
 constexpr const char* warmed_up = "after a fill and a round's warm-up";
 
 TEST_F(SelftestCachePolicy, HoldsOnACacheThatBehaves) {

@@ -57,7 +57,7 @@ class CacheExperiments {
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
   virtual void read(const void* from, std::size_t bytes) = 0;  ///< in whole 16-byte vectors
   virtual void write(void* to, std::size_t bytes) = 0;         ///< likewise
-  /// In whole 16-byte vectors, by stores that ask to be evicted first from L2.
+  /// In whole 16-byte vectors, by loads that pass L1 and stores that ask to be evicted first.
   virtual void marked_copy(void* to, const void* from, std::size_t bytes) = 0;
   /// Asks for the largest persisting carve-out of L2, and for the stream's accesses to those bytes to use it.
   /// Returns the bytes of the carve-out, 0 where the device has none. Device::reset_persisting_l2() ends it.

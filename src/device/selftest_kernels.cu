@@ -26,8 +26,13 @@ __global__ void mage_harness_spin(uint64 nanoseconds, const uint32* from, uint32
 
 __global__ void mage_harness_marked_copy(uint4* to, const uint4* from, std::size_t vectors) {
   const std::size_t stride = static_cast<std::size_t>(gridDim.x) * blockDim.x;
-  for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < vectors; i += stride)
-    __stcs(to + i, from[i]);
+  for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < vectors; i += stride) {
+    uint4 v;
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(from + i));
+    __stcs(to + i, v);
+  }
 }
 
 void launch_spin(uint64 nanoseconds, const uint32* from, uint32* to, int words, uint64* stamps, cudaStream_t stream) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations that the self-test measures: one of known duration, and one whose stores are marked.
+// Operations that the self-test measures: one of known duration, and one whose accesses are marked.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,7 +12,7 @@ namespace mage::harness {
 /// and ended to stamps[0..1], where that is not null.
 void launch_spin(uint64 nanoseconds, const uint32* from, uint32* to, int words, uint64* stamps, cudaStream_t stream);
 
-/// Copies `vectors` vectors by st.global.cs: stores that ask to be evicted first.
+/// Copies `vectors` vectors by ld.global.L1::no_allocate and st.global.cs, as streaming kernels do.
 void launch_marked_copy(uint4* to, const uint4* from, std::size_t vectors, int blocks, cudaStream_t stream);
 
 }  // namespace mage::harness
