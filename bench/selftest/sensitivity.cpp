@@ -92,7 +92,8 @@ class Sensitivity {
         const auto fixture = first + 1 + i;
         if (cells[i].trials == 0) continue;
         judge(result, plan.fixtures[fixture], planted[i], cells[i],
-              expected_ratio(experiment.rows[first], stamped_us[first], stamped_us[fixture]));
+              expected_ratio(experiment.rows[first], stamped_us[first], stamped_us[fixture]),
+              statistics::median(stamped_us[first]));
       }
     }
     for (std::size_t i = 0; i < plan.fixtures.size(); ++i)
@@ -154,8 +155,12 @@ class Sensitivity {
     return cells;
   }
 
-  void judge(ProofResult& result, const Fixture& fixture, const Planted& what, const Cell& cell,
-             double expected) const {
+  static bool one_span(const Fixture& fixture) {
+    return fixture.mode == TimingMode::event || fixture.mode == TimingMode::event_cold;
+  }
+
+  void judge(ProofResult& result, const Fixture& fixture, const Planted& what, const Cell& cell, double expected,
+             double duration_us) const {
     const auto name = fmt::format("{}, {} {:+g} %", to_string(fixture.mode), fixture.problem.name, 100 * what.share);
     const auto of_trials = [&](int count) { return fmt::format("{} of {}", count, cell.trials); };
     const bool has_trials = cell.trials > 0;
@@ -176,7 +181,9 @@ class Sensitivity {
                  fmt::format("{} (stamps: {:.5f}), slower {}", measured, expected, of_trials(cell.slower)));
       return;
     }
-    const double limit = host_ ? host_bias_limit : bias_limit;
+    const double limit = host_               ? host_bias_limit
+                         : one_span(fixture) ? std::max(bias_limit, span_clock_us / duration_us)
+                                             : bias_limit;
     add_check(result, name + ": ratio", fmt::format("{:.5f} +- {:g}, by its stamps", expected, limit), measured,
               std::fabs(cell.ratio() - expected) <= limit);
     if (host_) {

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// v16_cached: plain loads of x and dy. Parent v15_early, whose loads pass L1 by L1::no_allocate: in layernorm
+// (v18_streamed against v11_pdl_block) and gelu (v07_pdl against v10_plain) those cost 3 to 5 % of a stream, also far
+// beyond L2. Expected at 4096x4096: 53.2 us by graph and cold, where v15_early takes 55.0.
+#include "kernels/layernorm_backward/early_rows.cuh"
+#include "mage_bench/device_code.cuh"
+
+namespace mage::layernorm_backward {
+
+__device__ inline float4 v16_load(const float4* address) {
+  float4 v;
+  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(address));
+  return v;
+}
+
+template <int vectors>
+__global__ void __launch_bounds__(early_threads) layernorm_backward_v16_cached(RowPass p) {
+  early_rows<vectors, v16_load>(p);
+}
+
+__global__ void __launch_bounds__(partial_threads, 1)
+    layernorm_backward_v16_cached_columns(const float* partials, int count, int cols, float* dgamma, float* dbeta) {
+  let_kernel_after_start();
+  wait_for_kernel_before();
+  add_partials(partials, count, cols, dgamma, dbeta);
+}
+
+}  // namespace mage::layernorm_backward
+
+#if MAGE_HOST
+#include "kernels/layernorm_backward/layernorm_backward.hpp"
+
+namespace mage::layernorm_backward {
+namespace {
+
+template <int vectors>
+Launch launch(const Problem& p, const Args& a) {
+  const int64 blocks = p.rows < sms ? p.rows : sms;
+  auto scratch = allocate_scratch(static_cast<std::size_t>(blocks * 2 * p.cols) * sizeof(float));
+  const RowPass pass{
+      a.x, a.dy, a.mean, a.rstd, a.gamma, a.dx, static_cast<float*>(scratch.get()), p.rows, static_cast<int>(p.cols)};
+  return [=, count = static_cast<int>(blocks), dgamma = a.dgamma, dbeta = a.dbeta, columns = partial_shape(p.cols),
+          scratch = std::move(scratch)](StreamHandle stream) {
+    launch_kernel(layernorm_backward_v16_cached<vectors>,
+                  {.grid = static_cast<unsigned>(count), .block = early_threads, .dependent = true}, stream, pass);
+    launch_kernel(layernorm_backward_v16_cached_columns,
+                  {.grid = columns.grid, .block = columns.block, .dependent = true}, stream, pass.partials, count,
+                  pass.cols, dgamma, dbeta);
+  };
+}
+
+Launch prepare(const Problem& p, const Args& a) {
+  const int64 vectors = ceil_div(p.cols / 4, early_threads);
+  return vectors <= 1 ? launch<1>(p, a) : launch<2>(p, a);
+}
+
+[[maybe_unused]] const Register<LayernormBackward> registered{{
+    .parent = "v15_early",
+    .note = "plain loads of x and dy, where v15_early's pass L1",
+    .min_cc = 90,
+    .accepts = [](const Problem& p) { return p.cols % 4 == 0 && p.offset % 4 == 0 && p.cols <= 8 * early_threads; },
+    .prepare = prepare,
+}};
+
+}  // namespace
+}  // namespace mage::layernorm_backward
+#endif
