@@ -21,9 +21,9 @@ class SamplerGroup {
   bool closed_ = false;
 };
 
-/// Leaves in L2 what the operation alone puts there: sweeps it, then takes one sample that does not count. Poison,
-/// fills and checks leave the outputs in L2 as lines to keep; stores that ask to be evicted first would hit those, and
-/// look faster than they are anywhere else.
+/// Leaves in L2 what the operation alone puts there: sweeps it, then takes one sample that does not count. Uploads,
+/// fills and checks leave buffers in L2 as lines to keep; an operation whose loads pass L1 would find those there call
+/// after call, and look faster than it is anywhere else (docs/journal/0007).
 void warm_up(Device& device, Sampler& sampler, Samples& discarded);
 
 /// Checks an operation through the sampler itself: what is checked is what will be timed. Twice, each call behind

@@ -45,6 +45,10 @@ class Table(unittest.TestCase):
         self.assertIn("| gelu/v00 | 120.0 | - |", text)
         self.assertIn("| gelu/v01 | 90.00 | 7.12 fp |", text)
 
+    def test_some_variants(self):
+        text = table.render("store=s.json problems=8x8 modes=event variants=1$", self.root)
+        self.assertEqual(re.findall(r"^\| (\w+/\w+) ", text, re.MULTILINE), ["copy/v01", "gelu/v01"])
+
     def test_flags_are_shown_and_explained(self):
         text = table.render("store=s.json problems=8x8 modes=event,graph", self.root)
         self.assertIn("| copy/v01 | 90.00 t | - |", text)
@@ -71,6 +75,8 @@ class Table(unittest.TestCase):
             "store=s.json problems=8x8 modes=graph families=gelu beside=copy",
             "store=s.json problems=8x8 modes=event colour=red",
             "store=s.json problems=8x8 modes=event ceiling=no",
+            "store=s.json problems=8x8 modes=event variants=v9",
+            "store=s.json problems=8x8 modes=event variants=(",
         ):
             with self.subTest(text), self.assertRaises(table.TableError):
                 table.render(text, self.root)
@@ -139,7 +145,15 @@ class OtherTables(unittest.TestCase):
         self.assertIn("| f/v/8x8/event | 3 | 1 | 2.000 | 2.0 | 0.00 | 0.00 | 0.00 |\n", page)
         self.assertIn("| w | < 1 | 2 | FAILED |\n<!-- end ncu -->", page)
 
+    def test_comma_separated_values(self):
+        (self.root / "v.csv").write_text('size,"after a, b"\n8,1.5\n16,2.5\n')
+        page = self.page("csv", "v.csv")
+        self.assertIn("\n| size | after a, b |\n| --- | --- |\n| 8 | 1.5 |\n| 16 | 2.5 |\n<!-- end csv -->", page)
+        self.assertNotIn("| 8 |", self.page("csv", "v.csv ^16,"))
+
     def test_what_is_not_there_is_an_error(self):
+        (self.root / "v.csv").write_text("a,b\n1,2\n3\n")
+        (self.root / "empty.csv").write_text("")
         for kind, spec in (
             ("selftest", "s.json none"),
             ("selftest", "p.json order"),
@@ -149,6 +163,12 @@ class OtherTables(unittest.TestCase):
             ("agreement", "s.json"),
             ("ncu", "s.json"),
             ("torch", "s.json f"),
+            ("csv", "none.csv"),
+            ("csv", "empty.csv"),
+            ("csv", "v.csv"),
+            ("csv", "v.csv 9"),
+            ("csv", "v.csv ("),
+            ("selftest", "s.json order ("),
         ):
             with self.subTest(spec), self.assertRaises(table.TableError):
                 self.page(kind, spec)

@@ -4,13 +4,14 @@
 
 A table stands between two marks:
 
-    <!-- table store=PATH problems=P,P modes=M,M [families=F,F] [beside=FAMILY] -->
+    <!-- table store=PATH problems=P,P modes=M,M [families=F,F] [variants=REGEX] [beside=FAMILY] -->
     <!-- end table -->
 
-One row a variant, one column a problem and mode: the median over rounds in microseconds. With `beside`, the
-fastest row of that family in the same column over this row follows in brackets: 1 means as fast as that. The two are
-of one run, but not paired by round. With `ceiling=yes` the share of the limit that binds follows, in percent: what the
-run's own family `ceiling` allows over what was taken. Letters are the row's flags; a line below the table says which.
+One row a variant (with `variants`, each in whose name the expression finds something), one column a problem and mode:
+the median over rounds in microseconds. With `beside`, the fastest row of that family in the same column over this row
+follows in brackets: 1 means as fast as that. The two are of one run, but not paired by round. With `ceiling=yes` the
+share of the limit that binds follows, in percent: what the run's own family `ceiling` allows over what was taken.
+Letters are the row's flags; a line below the table says which.
 
 In the same way, each with its own end mark:
 
@@ -19,12 +20,14 @@ In the same way, each with its own end mark:
     <!-- peers FILE figures|telling -->     what other timers say, by tools/peer_timers.py
     <!-- torch STORE FAMILIES [PROBLEMS] -->  best beside PyTorch, by tools/torch_peers.py
     <!-- ncu FILE -->                       hardware counters, by tools/ncu_check.py
+    <!-- csv FILE [REGEX] -->               a file of comma-separated values, or its lines that match
 
     tools/table.py README.md docs/*.md      rewrite the tables
     tools/table.py --check README.md        exit 1 where a table is not what its store says
 """
 
 import argparse
+import csv
 import json
 import re
 import sys
@@ -35,7 +38,7 @@ import ncu_check
 import peer_timers
 
 ROOT = Path(__file__).resolve().parent.parent
-KEYS = {"store", "problems", "modes", "families", "beside", "ceiling"}
+KEYS = {"store", "problems", "modes", "families", "variants", "beside", "ceiling"}
 
 
 LETTERS = {
@@ -75,6 +78,13 @@ def parse_spec(text: str) -> dict[str, str]:
         if key not in spec:
             raise TableError(f"a table needs {key}=")
     return spec
+
+
+def expression(text: str) -> re.Pattern:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise TableError(f"'{text}' is no regular expression: {error}") from error
 
 
 def read_medians(path: Path) -> dict[tuple[str, str, str, str], dict]:
@@ -126,7 +136,8 @@ def render(spec_text: str, root: Path) -> str:
     rows = read_medians(root / spec["store"])
     columns = [(p, m) for p in spec["problems"].split(",") for m in spec["modes"].split(",")]
     families = spec["families"].split(",") if "families" in spec else sorted({key[0] for key in rows})
-    names = sorted({key[:2] for key in rows if key[0] in families and key[2:] in columns})
+    pattern = expression(spec.get("variants", ""))
+    names = sorted({key[:2] for key in rows if key[0] in families and key[2:] in columns and pattern.search(key[1])})
     for what, wanted, there in (
         ("family", families, {key[0] for key in rows}),
         ("problem", spec["problems"].split(","), {key[2] for key in rows if key[0] in families}),
@@ -168,7 +179,7 @@ def render_selftest(spec: str, root: Path) -> str:
     if name not in proofs:
         raise TableError(f"{path} has no proof {name}; it has {', '.join(proofs)}")
     proof = proofs[name]
-    shown = [check for check in proof["checks"] if re.search(pattern, check["what"])]
+    shown = [check for check in proof["checks"] if expression(pattern).search(check["what"])]
     if not shown:
         raise TableError(f"{path}: no check of {name} matches {pattern}")
     lines = ["| what | expected | measured | verdict |", "| --- | --- | --- | --- |"]
@@ -240,6 +251,19 @@ def render_ncu(spec: str, root: Path) -> str:
     return "\n".join("\n".join(markdown(rows)) + "\n" for rows in tables if len(rows) > 1)
 
 
+def render_csv(spec: str, root: Path) -> str:
+    path, pattern = words(spec if len(spec.split()) > 1 else spec + " .", 2, "csv")
+    try:
+        with (root / path).open(newline="") as lines:
+            head, *rows = csv.reader(lines)
+    except (OSError, ValueError, csv.Error) as error:
+        raise TableError(f"{path}: no comma-separated values with a head: {error!r}") from error
+    shown = [row for row in rows if expression(pattern).search(",".join(row))]
+    if not shown or any(len(row) != len(head) for row in shown):
+        raise TableError(f"{path}: no line of {len(head)} values matches {pattern}, or one that does has more or fewer")
+    return "\n".join(markdown([head, *shown])) + "\n"
+
+
 def markdown(rows: list[list[str]]) -> list[str]:
     lines = [f"| {' | '.join(cells)} |" for cells in rows]
     return [lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]]
@@ -252,6 +276,7 @@ RENDERERS = {
     "peers": render_peers,
     "ncu": render_ncu,
     "torch": render_torch,
+    "csv": render_csv,
 }
 BLOCK = re.compile(
     rf"<!-- (?P<kind>{'|'.join(RENDERERS)}) (?P<spec>[^>]*?) -->\n(?P<body>.*?)<!-- end (?P=kind) -->", re.DOTALL

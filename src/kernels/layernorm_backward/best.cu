@@ -17,7 +17,7 @@ namespace {
 // any     misaligned, or not mod 4      v08_any          rows cut where memory is aligned
 // <= 2048 <= 2048                       v07_groups       several rows at once in a block
 // any     <= 2048                       v11_half_groups  the same with half the warps a row
-// any     <= 4096                       v15_early        a row in flight in registers
+// any     <= 4096                       v16_cached       a row in flight in registers
 // any     <= 8192                       v06_pdl          rows in flight in shared memory
 const char* picks(const Problem& p) {
   if (p.cols > 0x7fff0000) return "v00_naive";  // v09_few_rows counts columns in 32 bits
@@ -25,11 +25,11 @@ const char* picks(const Problem& p) {
   if (p.cols > 8192) return "v10_cluster";
   if (p.cols % 4 != 0 || p.offset % 4 != 0) return "v08_any";
   if (p.cols <= 2048) return p.rows <= 2048 ? "v07_groups" : "v11_half_groups";
-  return p.cols <= 4096 ? "v15_early" : "v06_pdl";
+  return p.cols <= 4096 ? "v16_cached" : "v06_pdl";
 }
 
 [[maybe_unused]] const Register<LayernormBackward> registered{{
-    .note = "by rows, columns and alignment: v06_pdl to v11_half_groups, or v15_early",
+    .note = "by rows, columns and alignment: v06_pdl to v11_half_groups, or v16_cached",
     .min_cc = 90,
     .picks = picks,
 }};
