@@ -156,7 +156,6 @@ Json Runner::describe(const FixtureState& state, const Step& step) {
 /// Those of warm modes see an L2 that only the operation filled.
 /// False where there is no round: the fixture was found wrong, or the user interrupted.
 bool Runner::take_samples(FixtureState& state, const Step& step, RoundResult& result) {
-  const NvtxRange phase{"samples"};
   auto& device = *state.device;
   auto& bound = *state.bound_case;
   const bool audited = state.samples >= 2;
@@ -171,17 +170,29 @@ bool Runner::take_samples(FixtureState& state, const Step& step, RoundResult& re
 
   Samples discarded;
   SamplerGroup group{*state.sampler};
-  const ProfiledRegion profiled{device};
   const bool warm = !device.info().is_host && state.fixture->mode != TimingMode::event_cold;
-  if (warm) warm_up(device, *state.sampler, discarded);
+  const auto begin_afresh = [&] {
+    if (!warm) return;
+    const NvtxRange phase{"warm_up"};
+    warm_up(device, *state.sampler, discarded);
+  };
+  const auto audit = [&] {
+    const NvtxRange phase{"verify"};
+    state.sampler->sample(discarded, {.speckle = {}, .poison = [&] { bound.poison(); }});
+    return bound.check();
+  };
+  begin_afresh();
+  const ProfiledRegion profiled{device};
   for (int i = 0; i < state.samples; ++i) {
     if (i == audit_at) {
-      state.sampler->sample(discarded, {.speckle = {}, .poison = [&] { bound.poison(); }});
-      if (const auto verdict = bound.check(); !verdict.ok) return wrong(verdict.reason);
-      if (warm) warm_up(device, *state.sampler, discarded);
+      if (const auto verdict = audit(); !verdict.ok) return wrong(verdict.reason);
+      begin_afresh();
     }
     const double begin_us = device.now_us();
-    state.sampler->sample(result.samples, {.speckle = [&] { bound.speckle(); }, .poison = {}});
+    {
+      const NvtxRange phase{"samples"};
+      state.sampler->sample(result.samples, {.speckle = [&] { bound.speckle(); }, .poison = {}});
+    }
     inside_samples_us_ += device.now_us() - begin_us;
     if (!bound.speckles_gone()) return wrong("a counted sample left words of its output unwritten");
     if (interrupt_signal != 0 && i + 1 < state.samples) return false;  // half a round is no round

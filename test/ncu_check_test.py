@@ -45,9 +45,7 @@ if not answer.exists():
     sys.exit(1)
 pathlib.Path(flags["--log-file"]).write_text(answer.read_text())
 store = next(a for a in sys.argv if a.startswith("--benchmark_out=")).split("=", 1)[1]
-audited = os.environ.get("MAGE_NCU_AUDITED", "null")
-benchmarks = '{{"mage": [], "benchmarks": [{{"mage": {{"checked_sample": ' + audited + "}}}}]}}"
-pathlib.Path(store).write_text(benchmarks)
+pathlib.Path(store).write_text('{{"mage": []}}')
 print("a line of the program's own")
 """
 
@@ -205,13 +203,6 @@ class Program(unittest.TestCase):
         self.answer("event_cold_dram", dram("mage_harness_read_sweep()", 1000000))
         code, text, _ = self.run_tool(WARM, COLD)
         self.assertEqual((code, text.count("FAILED")), (1, 2))
-
-    def test_the_poisoned_sample_is_left_out(self):
-        os.environ["MAGE_NCU_AUDITED"] = "1"
-        self.addCleanup(os.environ.pop, "MAGE_NCU_AUDITED")
-        out = self.folder / "out.json"
-        self.assertEqual(self.run_tool(COLD, f"--out={out}")[0], 0)
-        self.assertEqual(json.loads(out.read_text())["benchmarks"][0]["samples"][ncu_check.TIME], [6.72, 6.752])
 
     def test_a_benchmark_alone_is_shown_and_not_judged(self):
         code, text, _ = self.run_tool(WARM)

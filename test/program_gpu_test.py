@@ -98,8 +98,14 @@ class Gpu(ProgramTest):
         rounds = [(name, [phase for phase, _ in phases]) for name, phases in outermost]
         rounds = [(name, phases) for name, phases in rounds if "samples" in phases]
         self.assertEqual([name for name, _ in rounds], [row["name"] for row in self.store["benchmarks"]])
-        for _, phases in rounds:
-            self.assertEqual(phases, ["settle", "samples"])
+        for name, phases in rounds:
+            warm_up = [] if name.endswith("/event_cold") else ["warm_up"]
+            check = phases.index("verify")
+            before, behind = phases[:check], phases[check + 1 :]
+            self.assertEqual(before[: 1 + len(warm_up)], ["settle", *warm_up], name)
+            self.assertEqual(behind[: len(warm_up)], warm_up, name)
+            self.assertEqual(phases.count("samples"), 5, name)
+            self.assertEqual(len(phases), 5 + 2 + 2 * len(warm_up), name)
 
     def test_both_kinds_of_fixtures_share_a_store(self):
         store = self.measure("--mage_overwrite", "--mage_modes=host", select="copy/.*/64x1024/host", env=visible())

@@ -44,7 +44,6 @@ from ncu.report import (
     HIT_RATE,
     SECTORS_READ,
     TIME,
-    Launch,
     NcuError,
     between_stamps,
     parse,
@@ -101,7 +100,7 @@ def escaped(text: str, special: str) -> str:
 
 
 def nvtx_filter(name: str) -> str:
-    """The range of its counted samples. A slash nests ranges, so those of the name are escaped."""
+    """The ranges of its counted samples. A slash nests ranges, so those of the name are escaped."""
     return f"mage_bench@{escaped(name, NVTX_SPECIAL)}/samples/"
 
 
@@ -145,18 +144,6 @@ def run(arguments: list[str], folder: Path) -> str:
     return text
 
 
-def counted(timed: list[list[Launch]], store: dict) -> list[list[Launch]]:
-    """Without the sample that the round poisoned and checked: what it found in L2 is not what the others find."""
-    try:
-        audited = store["benchmarks"][0]["mage"]["checked_sample"]
-    except (KeyError, IndexError, TypeError) as error:
-        raise NcuError(f"the run's store cannot be read: {error!r}") from error
-    kept = [sample for i, sample in enumerate(timed) if i != audited]
-    if not kept:
-        raise NcuError("no counted sample was profiled")
-    return kept
-
-
 def origin(ncu: str, store: dict) -> dict:
     """Where the counters come from: the run's own provenance and device, and ncu's version."""
     try:
@@ -177,7 +164,7 @@ def measure(ncu: str, bench: Path, name: str, samples: int) -> Reading:
             try:
                 report = parse(run(command(ncu, bench, name, metrics, samples, folder), folder), metrics)
                 reading.store = json.loads((folder / "store.json").read_text())
-                timed = counted(between_stamps(report.launches, parts(name)[3]), reading.store)
+                timed = between_stamps(report.launches, parts(name)[3])
             except (NcuError, OSError, ValueError) as error:
                 raise NcuError(f"{name}: {error}") from None
         reading.kernels = len(timed[0])
