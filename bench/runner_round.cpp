@@ -184,9 +184,11 @@ bool Runner::take_samples(FixtureState& state, const Step& step, RoundResult& re
   begin_afresh();
   const ProfiledRegion profiled{device};
   for (int i = 0; i < state.samples; ++i) {
+    if (interrupt_signal != 0) return false;  // half a round is no round
     if (i == audit_at) {
       if (const auto verdict = audit(); !verdict.ok) return wrong(verdict.reason);
       begin_afresh();
+      if (interrupt_signal != 0) return false;
     }
     const double begin_us = device.now_us();
     {
@@ -195,7 +197,6 @@ bool Runner::take_samples(FixtureState& state, const Step& step, RoundResult& re
     }
     inside_samples_us_ += device.now_us() - begin_us;
     if (!bound.speckles_gone()) return wrong("a counted sample left words of its output unwritten");
-    if (interrupt_signal != 0 && i + 1 < state.samples) return false;  // half a round is no round
   }
   group.close();
   return true;

@@ -82,8 +82,8 @@ class RunnerTest : public testing::Test {
   static Fixture fixture(const VariantInfo& info, const Family& of, const char* text,
                          TimingMode mode = TimingMode::host) {
     const auto problem = of.parse(text).value();
-    return {&of,        &info, problem, mode, to_string(BenchmarkName{"gelu", info.name, problem.name, mode}),
-            Status::ok, {},    {}};
+    const BenchmarkName name{std::string{of.name()}, info.name, problem.name, mode};
+    return {&of, &info, problem, mode, to_string(name), Status::ok, {}, {}};
   }
 
   void plan(std::vector<Fixture> fixtures, int rounds = 3) {
@@ -231,59 +231,56 @@ TEST_F(RunnerTest, AVariantThatCachesItsOutputFailsTheClosingGate) {
   expect_status("wrong", "gate after the rounds");
 }
 
-test::SimulatedDevice* simulated = nullptr;  // a prepare function holds nothing
-
-/// The reference, which also takes its time on the simulated device.
-VariantInfo on_simulated_device() {
-  return variant("simulated", [](detail::ErasedFunction, const void* problem, const void* args) {
-    return wrapped(problem, args, [](Launch& inner, StreamHandle stream, int) {
-      inner(stream);
-      simulated->spin(stream, {.us = 5});
-    });
-  });
-}
-
-TEST_F(RunnerTest, WarmSamplesSeeAnL2ThatOnlyTheOperationFilled) {
-  for (const auto mode : {TimingMode::event, TimingMode::batch, TimingMode::kernel}) {
+/// On a simulated GPU: family copy by a spin, which can be captured. What touched L2 stands in caches().
+class RunnerSimulatedTest : public RunnerTest {
+ protected:
+  void run_in(TimingMode mode) {
     auto device = std::make_unique<test::SimulatedDevice>();
-    simulated = device.get();
+    device_ = device.get();
     devices_.host = std::move(device);
     entries_.clear();
-    const auto info = on_simulated_device();
-    plan({fixture(info, family(), "5x32", mode)});
-    ASSERT_EQ(run().size(), 3U) << to_string(mode) << Json(entries_).dump(1);
-    // Each round begins with a warm-up, and each has one more behind the sample that is checked.
-    EXPECT_EQ(std::count(simulated->caches.begin(), simulated->caches.end(), 'l'), 6) << to_string(mode);
-    // Counted samples are speckled. Between them and the last fill lie a sweep and a span that does not count.
-    bool filled = true;
-    std::size_t swept = 0, counted = 0;
-    for (std::size_t i = 0; i < simulated->caches.size(); ++i) switch (simulated->caches[i]) {
-        case 'f': filled = true; break;
-        case 'l':
-          filled = false;
-          swept = i;
-          break;
-        case 's':
-          EXPECT_FALSE(filled) << to_string(mode) << " at " << i << " of " << simulated->caches;
-          EXPECT_NE(simulated->caches.find('!', swept), std::string::npos);
-          EXPECT_LT(simulated->caches.find('!', swept), i) << to_string(mode) << " at " << i;
-          counted += 1;
-          break;
-        default: break;
-      }
-    EXPECT_GE(counted, 12U) << to_string(mode);
+    auto info = *copies().find_variant("reference");
+    info.name = "by_spin";
+    info.erased.call_prepare = [](detail::ErasedFunction, const void*, const void* args) -> Launch {
+      const auto* pointers = static_cast<std::uint32_t* const*>(args);
+      return [from = pointers[0], to = pointers[1]](StreamHandle stream) {
+        device_->spin(stream, {.us = 5, .from = from, .to = to, .words = 5 * 32});
+      };
+    };
+    plan({fixture(info, copies(), "5x32", mode)});
+    EXPECT_EQ(run().size(), 3U) << to_string(mode) << Json(entries_).dump(1);
+  }
+  static const Family& copies() { return *find_family("copy"); }
+  static const std::string& caches() { return device_->caches; }
+
+ private:
+  static inline test::SimulatedDevice* device_ = nullptr;  // a prepare function holds nothing
+};
+
+TEST_F(RunnerSimulatedTest, WarmSamplesSeeAnL2ThatOnlyTheOperationFilled) {
+  for (const auto mode :
+       {TimingMode::event, TimingMode::batch, TimingMode::graph, TimingMode::host, TimingMode::kernel}) {
+    run_in(mode);
+    // Each round begins with a warm-up, and has one more behind the sample that is checked.
+    EXPECT_EQ(std::count(caches().begin(), caches().end(), 'l'), 6) << to_string(mode);
+    // Samples that count are speckled. Between them and the last fill lie a sweep and an operation that does not count.
+    bool filled = true, idle = true;
+    int counted = 0;
+    for (const char touch : caches()) {
+      filled = touch == 'f' || (filled && touch != 'l');
+      idle = touch == 'l' || (idle && touch != 'o');
+      if (touch != 's') continue;
+      EXPECT_FALSE(filled || idle) << to_string(mode) << ": " << caches();
+      counted += 1;
+    }
+    EXPECT_GE(counted, 12) << to_string(mode);
   }
 }
 
-TEST_F(RunnerTest, ColdSamplesNeedNoWarmUp) {
-  auto device = std::make_unique<test::SimulatedDevice>();
-  simulated = device.get();
-  devices_.host = std::move(device);
-  const auto info = on_simulated_device();
-  plan({fixture(info, family(), "5x32", TimingMode::event_cold)});
-  ASSERT_EQ(run().size(), 3U);
-  const auto sweeps = std::count(simulated->caches.begin(), simulated->caches.end(), 'l');
-  const auto spans = std::count(simulated->caches.begin(), simulated->caches.end(), '!');
+TEST_F(RunnerSimulatedTest, ColdSamplesNeedNoWarmUp) {
+  run_in(TimingMode::event_cold);
+  const auto sweeps = std::count(caches().begin(), caches().end(), 'l');
+  const auto spans = std::count(caches().begin(), caches().end(), '!');
   EXPECT_EQ(sweeps, spans) << "a warm-up would sweep once more than it takes samples";
 }
 

@@ -308,6 +308,15 @@ TEST_F(SelfTestSimulated, SensitivityNoticesADifferenceThatIsLost) {
   simulated_->longest_us = 101;
   expect(Outcome::failed, sensitivity, 100);
 }
+// Spans of single spins of 20 us and 2 or 5 % more; those of batches and graphs are far longer.
+TEST_F(SelfTestSimulated, SensitivityAllowsWhatTheClockOfASpanIsOff) {
+  simulated_->span_off_us = [](double us) { return us > 22.9 && us < 30 ? 0.06 : 0; };
+  expect(Outcome::passed, sensitivity, 100);
+}
+TEST_F(SelfTestSimulated, SensitivityNoticesWhatIsMoreThanThat) {
+  simulated_->span_off_us = [](double us) { return us > 22.9 && us < 30 ? 0.2 : 0; };
+  expect(Outcome::failed, sensitivity, 100);
+}
 TEST_F(SelfTestSimulated, OrderHolds) { expect(Outcome::passed, order, 6); }
 TEST_F(SelfTestSimulated, OrderNoticesADriftThatIsLost) {
   simulated_->longest_us = 101;

@@ -87,6 +87,13 @@ TEST(Store, HoldsRowsThatPassedBothGates) {
   EXPECT_EQ(store.at("context").at("date"), "today");
 }
 
+TEST(Store, NamesTheProtocolOfItsJournal) {
+  EXPECT_EQ(assemble_store({header()}).at("mage").at("protocol"), 1) << "a journal that does not say";
+  auto saying = header();
+  saying["protocol"] = measuring_protocol;
+  EXPECT_EQ(assemble_store({saying}).at("mage").at("protocol"), 2);
+}
+
 TEST(Store, AWrongVariantHasNoTime) {
   const auto store =
       assemble_store({header(), row("f/v/p/host", 0, 10), row("f/w/p/host", 0, 5), gate_after("f/v/p/host", true),

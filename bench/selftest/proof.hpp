@@ -19,11 +19,11 @@ namespace mage::selftest {
 enum class Outcome { passed, failed, skipped, unavailable };
 [[nodiscard]] std::string_view to_string(Outcome outcome);
 
-/// One line of a proof's table: what was expected, what was measured, whether it holds.
-/// What the span between two events of one exact duration may be off, however often it is repeated: it falls on one of
-/// two values 0.2 us apart and keeps it (docs/trust.md).
+/// What proofs allow the span between two events of one exact duration, however often it is repeated: it falls on one
+/// of two values 0.2 us apart and keeps it (docs/trust.md).
 constexpr double span_clock_us = 0.1;
 
+/// One line of a proof's table: what was expected, what was measured, whether it holds.
 struct Check {
   std::string what;
   std::string expected;

@@ -29,16 +29,17 @@ class SimulatedDevice final : public Device {
   double graph_gap_us = 0.1;  ///< between kernels of a graph
   double tick_us = 0.032;
   // Faults.
-  double event_scale = 1;     ///< of spans
-  double trace_extra_us = 0;  ///< in each record of the trace
-  double uneven_us = 0;       ///< on top of every second variant of a spin
-  double longest_us = 1e9;    ///< spins do not take longer, whatever their stamps say
-  bool lose_output = false;   ///< spins write nothing but stamps
+  double event_scale = 1;                     ///< of spans
+  double trace_extra_us = 0;                  ///< in each record of the trace
+  double uneven_us = 0;                       ///< on top of every second variant of a spin
+  double longest_us = 1e9;                    ///< spins do not take longer, whatever their stamps say
+  bool lose_output = false;                   ///< spins write nothing but stamps
+  std::function<double(double)> span_off_us;  ///< what a span of so many microseconds is off
   std::optional<Unavailable> refuse_trace;
   // What it was told.
   std::vector<int> streams;  ///< in the order in which they were changed for
   int renewals = 0;          ///< of graphs
-  std::string caches;        ///< what changed L2, in order: f a fill, s a speckle, l a sweep of L2, ! begin of a span
+  std::string caches;        ///< what touched L2, in order: f fill, s speckle, l sweep, o operation, ! begin of a span
 
   SimulatedDevice() : host_{make_host_device()} {
     info_.name = "simulated";
@@ -104,7 +105,10 @@ class SimulatedDevice final : public Device {
     notice_sleep();
     return host_us_ >= (stamp == Stamp::begin ? begin_us_ : end_us_);
   }
-  [[nodiscard]] double elapsed_us() override { return event_scale * std::round((end_us_ - begin_us_) * 1e3) / 1e3; }
+  [[nodiscard]] double elapsed_us() override {
+    const double us = end_us_ - begin_us_;
+    return event_scale * std::round((us + (span_off_us ? span_off_us(us) : 0)) * 1e3) / 1e3;
+  }
   void delay(double us) override { enqueue(us); }
   void flush_l2() override {
     caches += 'l';
@@ -178,6 +182,7 @@ class SimulatedDevice final : public Device {
     const bool odd = reinterpret_cast<std::uintptr_t>(spin.stamps) / (2 * sizeof *spin.stamps) % 2 == 1;
     stream_us_ += own_us + std::min(stamped_us, longest_us) + jitter_(random_) + (odd ? uneven_us : 0);
     after_kernel_ = true;
+    caches += 'o';
     if (spin.to != nullptr && !lose_output) std::memcpy(spin.to, spin.from, static_cast<std::size_t>(spin.words) * 4);
     if (spin.stamps != nullptr) {
       spin.stamps[0] = static_cast<std::uint64_t>(begin_us * 1e3);

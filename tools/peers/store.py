@@ -17,6 +17,7 @@ from pathlib import Path
 import output
 
 SCHEMA = "mage_bench/store/1"
+PROTOCOL = 1  # no sweep before warm samples (docs/peers.md), whatever mage_bench does
 FLOOR_FACTOR = 3
 INVALID_SHARE = 0.2
 PLAIN = re.compile(r"(\d+)x(\d+)")
@@ -201,7 +202,7 @@ def header_of(probe: dict, peers: dict, options: dict, plan: dict) -> dict:
     return {
         "kind": "header",
         "schema": SCHEMA,
-        "protocol": probe["mage"]["protocol"],
+        "protocol": PROTOCOL,
         "context": {**probe["context"], "executable": arguments[0], "mage_schema": SCHEMA, "mage_run_id": run_id},
         "provenance": provenance,
         "options": options,

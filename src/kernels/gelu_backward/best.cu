@@ -8,7 +8,7 @@
 namespace mage::gelu_backward {
 namespace {
 
-/// By medians on one H200 (experiments/memory-bound/late.json), in both modes:
+/// By medians on one H200 (experiments/memory-bound/ladders.json), in both modes:
 ///   16-byte rows, up to 128 of them    v15_cluster   one slab: first at 64x1024, by 5 to 10 % by graph
 ///   16-byte rows, beyond 2^23 elements v17_short     first at 4096x4096, with v16_flagless at 2048x11008
 ///   others                             v16_flagless  first at 1024x4096 and 1023x4097

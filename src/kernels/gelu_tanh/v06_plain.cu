@@ -117,7 +117,7 @@ Launch prepare(const Problem& p, const Args& a) {
 
 [[maybe_unused]] const Register<GeluTanh> registered{{
     .parent = "v04_pdl",
-    .note = "no cache hints: overlapping calls without the cost of evict-first lines in a cold L2",
+    .note = "no cache hints: overlapping calls without what hints cost",
     .min_cc = 90,
     .accepts = [](const Problem& p) { return p.cols <= 0x7fffffff; },
     .prepare = prepare,

@@ -3,7 +3,7 @@
 // vector by vector, and each store waits for its own from L1 or L2, up to eight times in turn. Here, with eight vectors
 // a thread for any row, the first come during the last sum and then two or three at a time, and the row passes L1 by,
 // which keeps gamma and beta. Expected by graph and cold: 130 and 129 us at 4096x16384, 129 and 127.5 at 8192x8192.
-// Measured: 138 and 137, 137 and 136 us (experiments/memory-bound/ladders.json).
+// Measured: 139 and 138, 138 and 137 us (experiments/memory-bound/ladders.json).
 #include "kernels/layernorm/reductions.cuh"
 
 namespace mage::layernorm {

@@ -3,7 +3,7 @@
 // reads 130.3 us by graph, where a copy of the bytes would take 126; a thread stores its vectors one by one, each
 // behind its own gamma and beta, so half as many should shorten a block's tail. Expected: 129 us there, 131 at
 // 4096x16384, 33.6 at 4096x4096.
-// Measured by graph: 209, 133 and 45 us (experiments/memory-bound/late.json).
+// Measured by graph: 209, 133 and 45 us (experiments/memory-bound/ladders.json).
 #include "kernels/layernorm/row_block.cuh"
 
 namespace mage::layernorm {
