@@ -153,6 +153,33 @@ TEST(Registry, AVariantsFileNamesNoOtherVariantInItsCode) {
       }
 }
 
+/// The comment behind the licence, as one line.
+std::string head_of(const fs::path& path) {
+  std::ifstream stream{path};
+  std::string head;
+  std::string line;
+  std::getline(stream, line);
+  while (std::getline(stream, line) && line.starts_with("// ")) head += line.substr(2);
+  return head;
+}
+
+// Nor does a copy keep what its original says of itself.
+TEST(Registry, AVariantsHeadAndNoteAreItsOwn) {
+  const std::regex parent_in_words{R"(Parent (\w+))"};
+  for (const auto* family : families()) {
+    std::set<std::string> notes;
+    for (const auto& variant : family->variants()) {
+      EXPECT_TRUE(notes.insert(variant.note).second) << variant.source << " has the note of another: " << variant.note;
+      if (variant.name == "reference") continue;
+      const auto head = head_of(fs::path{MAGE_SOURCE_DIR} / variant.source);
+      EXPECT_TRUE(head.starts_with(" " + variant.name + ": ")) << variant.source << " begins with" << head;
+      std::smatch found;
+      EXPECT_EQ(std::regex_search(head, found, parent_in_words) ? found[1].str() : "", variant.parent)
+          << variant.source << " names one parent in its first lines and registers another";
+    }
+  }
+}
+
 /// A variant of family copy, known to this test alone, that picks what `call` names for every problem.
 VariantInfo picking(const char* (*call)(detail::ErasedFunction, const void*)) {
   VariantInfo variant;

@@ -235,26 +235,26 @@ TEST_F(RunnerTest, AVariantThatCachesItsOutputFailsTheClosingGate) {
 class RunnerSimulatedTest : public RunnerTest {
  protected:
   void run_in(TimingMode mode) {
-    auto device = std::make_unique<test::SimulatedDevice>();
-    device_ = device.get();
-    devices_.host = std::move(device);
+    auto owned = std::make_unique<test::SimulatedDevice>();
+    device = owned.get();
+    devices_.host = std::move(owned);
     entries_.clear();
     auto info = *copies().find_variant("reference");
     info.name = "by_spin";
     info.erased.call_prepare = [](detail::ErasedFunction, const void*, const void* args) -> Launch {
       const auto* pointers = static_cast<std::uint32_t* const*>(args);
       return [from = pointers[0], to = pointers[1]](StreamHandle stream) {
-        device_->spin(stream, {.us = 5, .from = from, .to = to, .words = 5 * 32});
+        device->spin(stream, {.us = 5, .from = from, .to = to, .words = 5 * 32});
       };
     };
     plan({fixture(info, copies(), "5x32", mode)});
     EXPECT_EQ(run().size(), 3U) << to_string(mode) << Json(entries_).dump(1);
   }
   static const Family& copies() { return *find_family("copy"); }
-  static const std::string& caches() { return device_->caches; }
+  static const std::string& caches() { return device->caches; }
 
  private:
-  static inline test::SimulatedDevice* device_ = nullptr;  // a prepare function holds nothing
+  static inline test::SimulatedDevice* device = nullptr;  // a prepare function holds nothing
 };
 
 TEST_F(RunnerSimulatedTest, WarmSamplesSeeAnL2ThatOnlyTheOperationFilled) {

@@ -84,7 +84,10 @@ class Operation:
 
 
 def load_library(path: Path):
-    library = ctypes.CDLL(str(path))
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise RuntimeError(f"{error}\nbuild it: cmake --build {path.parent} --target mage_launch") from error
     library.mage_launch_open.restype = ctypes.c_void_p
     library.mage_launch_open.argtypes = (ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int)
     library.mage_launch_run.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
