@@ -89,6 +89,11 @@ Json store_of(JournalContents& contents, const std::string& journal) {
                     "that measured",
                     journal, schema, store_schema)};
   try {
+    static_cast<void>(protocol_of(contents.entries.front()));
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error{journal + ": " + error.what()};
+  }
+  try {
     return readable_store(contents.entries, journal);
   } catch (const ChangedError&) {
     leave_out_damaged(contents, journal);

@@ -2,6 +2,7 @@
 #include "bench/store.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -210,6 +211,17 @@ std::vector<Json> aggregates(const std::vector<RowGroup>& groups, const Json& de
 
 bool measures_a_limit(const Json& row) { return limit_of(row).has_value(); }
 
+int protocol_of(const Json& header) {
+  const auto found = header.find("protocol");
+  if (found == header.end()) return 1;  // the first was not written down
+  if (!found->is_number_integer() || *found < 1 || *found > measuring_protocol)
+    throw std::runtime_error{
+        fmt::format("its header has the protocol {}; this mage_bench knows 1 to {}: recover it with the program that "
+                    "measured",
+                    found->dump(), measuring_protocol)};
+  return found->get<int>();
+}
+
 Json assemble_store(const std::vector<Json>& entries) {
   if (entries.empty() || entries.front().at("kind") != "header")
     throw std::runtime_error{"a journal begins with its header; these entries do not"};
@@ -272,7 +284,7 @@ Json assemble_store(const std::vector<Json>& entries) {
 
   Json mage;
   mage["schema"] = store_schema;
-  mage["protocol"] = header.value("protocol", 1);  // the first was not written down
+  mage["protocol"] = protocol_of(header);
   mage["complete"] = end.is_object() && end.at("interrupted") == false;
   for (const char* key : {"provenance", "options", "device", "plan"}) mage[key] = header.at(key);
   mage["problems"] = std::move(problems);

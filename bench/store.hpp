@@ -34,6 +34,9 @@ inline constexpr const char* unstable = "unstable";
 inline constexpr const char* unverified_after = "unverified_after";
 }  // namespace flag
 
+/// Of a journal's header. Throws std::runtime_error where it is none that this program knows.
+[[nodiscard]] int protocol_of(const nlohmann::ordered_json& header);
+
 /// Throws std::runtime_error where the entries are not those of a journal.
 [[nodiscard]] nlohmann::ordered_json assemble_store(const std::vector<nlohmann::ordered_json>& journal_entries);
 

@@ -86,6 +86,25 @@ double delay_span_us(Device& device, double us) {
   return statistics::median(spans);
 }
 
+TEST_F(GpuDevice, AMarkedCopyCopiesAndNoMore) {
+  auto* cache = device_->cache_experiments();
+  ASSERT_NE(cache, nullptr);
+  constexpr std::size_t words = 4 * 300001, beyond = 4;
+  std::vector<std::uint32_t> data(words + beyond);
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::uint32_t>(i * 2654435761U);
+  void* from = device_->allocate(data.size() * 4);
+  void* to = device_->allocate(data.size() * 4);
+  device_->upload(from, data.data(), data.size() * 4);
+  device_->fill(to, 7, data.size());
+  cache->marked_copy(to, from, words * 4);
+  std::vector<std::uint32_t> copied(data.size());
+  device_->download(copied.data(), to, copied.size() * 4);
+  EXPECT_TRUE(std::equal(data.begin(), data.begin() + words, copied.begin()));
+  EXPECT_TRUE(std::all_of(copied.begin() + words, copied.end(), [](std::uint32_t word) { return word == 7; }));
+  device_->deallocate(from);
+  device_->deallocate(to);
+}
+
 TEST_F(GpuDevice, AKnownDelayHasAKnownSpan) {
   const double floor_us = delay_span_us(*device_, 0);
   EXPECT_LT(floor_us, 10);

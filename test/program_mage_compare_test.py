@@ -254,10 +254,10 @@ class TwoStores(CompareTest):
         later = later_run()
         later["mage"]["protocol"] = 2
         write(self.folder, "later.json", later)
-        rows = self.rows(1, "run.json", "later.json")
-        self.assertEqual({row["notes"][0] for row in rows}, {"different protocols"})
-        said = self.compare(1, "run.json", "later.json").stdout
-        self.assertIn("DIFFERENT PROTOCOLS: 1, then 2", said)
+        for pair, order in ((("run.json", "later.json"), "1, then 2"), (("later.json", "run.json"), "2, then 1")):
+            rows = self.rows(1, *pair)
+            self.assertEqual({row["notes"][0] for row in rows}, {"different protocols"})
+            self.assertIn(f"DIFFERENT PROTOCOLS: {order}", self.compare(1, *pair).stdout)
         for wrong in (0, "2", 1.5):
             later["mage"]["protocol"] = wrong
             write(self.folder, "later.json", later)

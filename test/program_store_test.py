@@ -215,6 +215,7 @@ class Documentation(ProgramTest):
             return set(value).union(*(keys(inner) for key, inner in value.items() if key not in given))
 
         store = self.measure(select=MIXED)
+        self.assertEqual(store["mage"]["protocol"], 2)
         store["context"]["caches"] = []  # the library's own
         self.check(keys(store), "a store")
 

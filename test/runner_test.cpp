@@ -248,7 +248,9 @@ class RunnerSimulatedTest : public RunnerTest {
       };
     };
     plan({fixture(info, copies(), "5x32", mode)});
-    EXPECT_EQ(run().size(), 3U) << to_string(mode) << Json(entries_).dump(1);
+    const auto results = run();
+    EXPECT_EQ(results.size(), 3U) << to_string(mode) << Json(entries_).dump(1);
+    for (const auto& result : results) EXPECT_EQ(result.samples.us.size(), 4U) << "a warm-up does not count";
   }
   static const Family& copies() { return *find_family("copy"); }
   static const std::string& caches() { return device->caches; }

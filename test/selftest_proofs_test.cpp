@@ -181,6 +181,9 @@ TEST_F(SelftestCachePolicy, HoldsOnACacheThatBehaves) {
   for (const auto& size : result.data.at("dirty_lines"))
     for (const char* way : {"memset_us", "write_sweep_us", "write_read_sweep_us"}) EXPECT_GE(size.at(way).size(), 15U);
   EXPECT_FALSE(device_->has_carve_out()) << "the proof must leave L2 as it found it";
+  const auto samples = result.data.at("marked_accesses").at("alone_us").size();
+  EXPECT_EQ(std::count(device_->actions.begin(), device_->actions.end(), "fill"), 3 + 4 * samples)
+      << "one for each other part; both buffers, with and without a warm-up behind";
 }
 
 TEST_F(SelftestCachePolicy, ASweepThatLeavesDirtyLinesFails) {

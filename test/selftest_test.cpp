@@ -318,6 +318,19 @@ TEST_F(SelfTestSimulated, SensitivityNoticesWhatIsMoreThanThat) {
   expect(Outcome::failed, sensitivity, 100);
 }
 TEST_F(SelfTestSimulated, OrderHolds) { expect(Outcome::passed, order, 6); }
+// Behind the first of five experiments, of the longer of two spins.
+TEST_F(SelfTestSimulated, OrderAllowsWhatTheClockOfASpanIsOff) {
+  context_.progress = [&](double share) {
+    if (share > 0.19) simulated_->span_off_us = [](double us) { return us > 103.2 && us < 105 ? 0.08 : 0; };
+  };
+  expect(Outcome::passed, order, 6);
+}
+TEST_F(SelfTestSimulated, OrderNoticesThatOrdersAreFurtherApart) {
+  context_.progress = [&](double share) {
+    if (share > 0.19) simulated_->span_off_us = [](double us) { return us > 103.2 && us < 105 ? 0.4 : 0; };
+  };
+  expect(Outcome::failed, order, 6);
+}
 TEST_F(SelfTestSimulated, OrderNoticesADriftThatIsLost) {
   simulated_->longest_us = 101;
   expect(Outcome::failed, order, 6);

@@ -146,14 +146,21 @@ class OtherTables(unittest.TestCase):
         self.assertIn("| w | < 1 | 2 | FAILED |\n<!-- end ncu -->", page)
 
     def test_comma_separated_values(self):
-        (self.root / "v.csv").write_text('size,"after a, b"\n8,1.5\n16,2.5\n')
+        (self.root / "v.csv").write_text('\ufeffsize,"after a, b"\n8,1.5\n16,a|b\n', encoding="utf-8")
         page = self.page("csv", "v.csv")
-        self.assertIn("\n| size | after a, b |\n| --- | --- |\n| 8 | 1.5 |\n| 16 | 2.5 |\n<!-- end csv -->", page)
+        self.assertIn("\n| size | after a, b |\n| --- | --- |\n| 8 | 1.5 |\n| 16 | a\\|b |\n<!-- end csv -->", page)
         self.assertNotIn("| 8 |", self.page("csv", "v.csv ^16,"))
 
     def test_what_is_not_there_is_an_error(self):
-        (self.root / "v.csv").write_text("a,b\n1,2\n3\n")
-        (self.root / "empty.csv").write_text("")
+        (self.root / "v.csv").write_text("a,b\n1,2\n")
+        for name, text in (
+            ("empty", ""),
+            ("ragged", "a,b\n1,2\n3\n"),
+            ("narrow", "a\n1\n"),
+            ("mark", 'a,b\n"x <!-- end csv -->",2\n'),
+            ("broken", 'a,b\n"x\ny",2\n'),
+        ):
+            (self.root / f"{name}.csv").write_text(text)
         for kind, spec in (
             ("selftest", "s.json none"),
             ("selftest", "p.json order"),
@@ -164,8 +171,12 @@ class OtherTables(unittest.TestCase):
             ("ncu", "s.json"),
             ("torch", "s.json f"),
             ("csv", "none.csv"),
+            ("csv", "."),
             ("csv", "empty.csv"),
-            ("csv", "v.csv"),
+            ("csv", "ragged.csv"),
+            ("csv", "narrow.csv"),
+            ("csv", "mark.csv"),
+            ("csv", "broken.csv"),
             ("csv", "v.csv 9"),
             ("csv", "v.csv ("),
             ("selftest", "s.json order ("),
@@ -202,6 +213,9 @@ class Agreement(unittest.TestCase):
             self.assertIn("| event | 2 | 1 | +2.00 % | +0.150 | +0.200 |", text)
             self.assertIn("| host variants | 1 | 1 | +0.00 % | +0.000 | - |", text)
             self.assertEqual(table.agreement.outside(first, second, 1.0), " +2.00 %  f/v0/p/event\n")
+            self.assertNotIn("protocols", text)
+            second.write_text(second.read_text().replace('{"mage": {', '{"mage": {"protocol": 2, '))
+            self.assertIn("\nDifferent protocols: 1, then 2;", table.agreement.summary(first, second))
             store(second, [("f/v0/p/event", 1.0, 1.0, ["floor_dominated"])])
             with self.assertRaises(table.agreement.StoreError):
                 table.agreement.summary(first, second)

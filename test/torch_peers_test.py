@@ -310,6 +310,10 @@ def a_row(variant, mode, number, us, rounds=6):
 class Store(CompareTest):
     """Fabricated samples, by the tool's own functions, on a probe that ran on the host."""
 
+    def test_its_protocol_is_its_own(self):
+        probe = store.probe_run(BENCH, "copy/reference/64x1024/host")
+        self.assertEqual(store.header_of(probe, {}, {}, {})["protocol"], 1)
+
     def journal(self, failed=()):
         probe = store.probe_run(BENCH, "copy/reference/64x1024/host")
         journal = store.Journal(BENCH, self.folder / "peers.json")

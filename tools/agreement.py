@@ -19,9 +19,16 @@ class StoreError(Exception):
     """A store that cannot be read, in words for the user."""
 
 
+def read_mage(path: Path) -> dict:
+    try:
+        return json.loads(path.read_text())["mage"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path}: not a readable store: {error!r}") from error
+
+
 def read_rows(path: Path) -> dict[str, dict]:
     try:
-        return {row["name"]: row for row in json.loads(path.read_text())["mage"]["aggregates"]}
+        return {row["name"]: row for row in read_mage(path)["aggregates"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{path}: not a readable store: {error!r}") from error
 
@@ -61,6 +68,9 @@ def summary(first: Path, second: Path, within: float = 1.0) -> str:
         inside = sum(abs(value) <= within for value in differences)
         largest = max(differences, key=abs)
         lines.append(f"| {key} | {len(members)} | {inside} | {largest:+.2f} % | {shift:+.3f} | {floor_shift} |")
+    protocols = [read_mage(path).get("protocol", 1) for path in (first, second)]
+    if protocols[0] != protocols[1]:
+        lines += ["", f"Different protocols: {protocols[0]}, then {protocols[1]}; docs/store.md says what changed."]
     return "\n".join(lines) + "\n"
 
 

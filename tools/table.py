@@ -253,15 +253,27 @@ def render_ncu(spec: str, root: Path) -> str:
 
 def render_csv(spec: str, root: Path) -> str:
     path, pattern = words(spec if len(spec.split()) > 1 else spec + " .", 2, "csv")
+    wanted = expression(pattern)
+    if not (root / path).is_file():
+        raise TableError(f"{path}: there is no such file")
     try:
-        with (root / path).open(newline="") as lines:
-            head, *rows = csv.reader(lines)
+        with (root / path).open(newline="", encoding="utf-8-sig") as text:
+            lines = csv.reader(text, strict=True)
+            rows = [(lines.line_num, row) for row in lines if row]
     except (OSError, ValueError, csv.Error) as error:
-        raise TableError(f"{path}: no comma-separated values with a head: {error!r}") from error
-    shown = [row for row in rows if expression(pattern).search(",".join(row))]
-    if not shown or any(len(row) != len(head) for row in shown):
-        raise TableError(f"{path}: no line of {len(head)} values matches {pattern}, or one that does has more or fewer")
-    return "\n".join(markdown([head, *shown])) + "\n"
+        raise TableError(f"{path}: not a file of comma-separated values: {error!r}") from error
+    head = rows[0][1] if rows else []
+    if len(head) < 2:
+        raise TableError(f"{path}: its first line must name two columns or more, separated by commas")
+    for line, row in rows:
+        if len(row) != len(head):
+            raise TableError(f"{path}: line {line} has {len(row)} values, the first has {len(head)}")
+        if any("\n" in cell or "<!--" in cell for cell in row):
+            raise TableError(f"{path}: line {line} has a value that no table can hold: a line break, or a mark")
+    shown = [row for _, row in rows[1:] if wanted.search(",".join(row))]
+    if not shown:
+        raise TableError(f"{path}: no line behind the first matches {pattern}")
+    return "\n".join(markdown([[cell.replace("|", "\\|") for cell in row] for row in (head, *shown)])) + "\n"
 
 
 def markdown(rows: list[list[str]]) -> list[str]:

@@ -115,6 +115,7 @@ Json fields_of(const StoreContents& store) {
   fields["run_id"] = text(store.run_id);
   fields["started_utc"] = text(store.started_utc);
   fields["complete"] = store.complete;
+  fields["protocol"] = store.protocol;
   fields["git_commit"] = text(store.git_commit);
   fields["git_dirty"] = store.git_dirty ? Json(*store.git_dirty) : Json(nullptr);
   fields["executable_sha256"] = text(store.executable_sha256);
