@@ -89,7 +89,7 @@ double delay_span_us(Device& device, double us) {
 TEST_F(GpuDevice, AMarkedCopyCopiesAndNoMore) {
   auto* cache = device_->cache_experiments();
   ASSERT_NE(cache, nullptr);
-  constexpr std::size_t words = 4 * 300001, beyond = 4;
+  constexpr std::size_t words = 1200004, beyond = 4;
   std::vector<std::uint32_t> data(words + beyond);
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::uint32_t>(i * 2654435761U);
   void* from = device_->allocate(data.size() * 4);

@@ -193,7 +193,7 @@ class WholeRun(unittest.TestCase):
         missing = store.Variant("mage_none", "mage_bench", "n.cu", library_variant="none")
         run, contents = self.run_with([missing, self.OURS])
         self.assertEqual(run.failures, 2)
-        self.assertIn("this build has no variant 'none'", contents["mage"]["failed"][0]["reason"])
+        self.assertIn("this build has no variant gelu/none", contents["mage"]["failed"][0]["reason"])
         self.assertEqual(len(contents["benchmarks"]), 4 * 2)
 
 
