@@ -88,7 +88,7 @@ Json store_of(JournalContents& contents, const std::string& journal) {
         fmt::format("{} has the schema {}; this mage_bench writes {}: recover it with the program "
                     "that measured",
                     journal, schema, store_schema)};
-  try {
+  try {  // before what takes a line that it cannot read for a damaged one
     static_cast<void>(protocol_of(contents.entries.front()));
   } catch (const std::runtime_error& error) {
     throw std::runtime_error{journal + ": " + error.what()};

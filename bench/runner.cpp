@@ -159,7 +159,7 @@ bool Runner::pilot(FixtureState& state) {
     }
     group.close();
     const double affordable = options_.round_budget_s * 1e6 / std::max(spent_us / taken, 0.1);
-    const double uncounted = state.device->info().is_host ? 1 : 3;  // the checked one, and the warm-ups
+    const double uncounted = state.warms_up() ? 3 : 1;  // the checked one, and two warm-ups
     state.samples = static_cast<int>(std::clamp(affordable - uncounted, 1.0, static_cast<double>(state.samples_asked)));
   });
 }

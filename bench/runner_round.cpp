@@ -170,9 +170,8 @@ bool Runner::take_samples(FixtureState& state, const Step& step, RoundResult& re
 
   Samples discarded;
   SamplerGroup group{*state.sampler};
-  const bool warm = !device.info().is_host && state.fixture->mode != TimingMode::event_cold;
   const auto begin_afresh = [&] {
-    if (!warm) return;
+    if (!state.warms_up()) return;
     const NvtxRange phase{"warm_up"};
     warm_up(device, *state.sampler, discarded);
   };

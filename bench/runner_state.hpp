@@ -26,6 +26,8 @@ struct Runner::FixtureState {
   int samples_asked = 0;
   int samples = 0;
   int rounds_done = 0;
+  /// Whether a round sweeps L2 and takes a sample that does not count: where no mode of its own sweeps, on a GPU.
+  [[nodiscard]] bool warms_up() const { return !device->info().is_host && fixture->mode != TimingMode::event_cold; }
 };
 
 /// The same sampler on an operation that does nothing.

@@ -130,6 +130,14 @@ class ForeignJournal(ProgramTest):
         self.assertNotEqual(other, head)
         self.assertIn("mage_bench/store/999", self.recover(other + b"\n".join(lines)))
 
+    def test_another_protocol_is_named(self):
+        head, lines = self.header()
+        other = head.replace(b'"protocol":2', b'"protocol":999')
+        self.assertNotEqual(other, head)
+        said = self.recover(other + b"\n".join(lines))
+        for part in ("store.json.journal.jsonl", "protocol 999", "1 to 2"):
+            self.assertIn(part, said)
+
     def test_damage_costs_its_own_line_only_and_names_it(self):
         head, lines = self.header()
         path = self.folder / journal_of("store.json")

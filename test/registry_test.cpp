@@ -169,6 +169,7 @@ TEST(Registry, AVariantsHeadAndNoteAreItsOwn) {
   for (const auto* family : families()) {
     std::set<std::string> notes;
     for (const auto& variant : family->variants()) {
+      if (variant.skipped) continue;  // this build knows its file and no more
       EXPECT_TRUE(notes.insert(variant.note).second) << variant.source << " has the note of another: " << variant.note;
       if (variant.name == "reference") continue;
       const auto head = head_of(fs::path{MAGE_SOURCE_DIR} / variant.source);

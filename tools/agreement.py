@@ -19,16 +19,11 @@ class StoreError(Exception):
     """A store that cannot be read, in words for the user."""
 
 
-def read_mage(path: Path) -> dict:
+def read_store(path: Path) -> tuple[dict[str, dict], int]:
+    """Its aggregates by name, and its protocol."""
     try:
-        return json.loads(path.read_text())["mage"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path}: not a readable store: {error!r}") from error
-
-
-def read_rows(path: Path) -> dict[str, dict]:
-    try:
-        return {row["name"]: row for row in read_mage(path)["aggregates"]}
+        mage = json.loads(path.read_text())["mage"]
+        return {row["name"]: row for row in mage["aggregates"]}, mage.get("protocol", 1)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{path}: not a readable store: {error!r}") from error
 
@@ -54,7 +49,8 @@ def percent(pair: tuple[dict, dict]) -> float:
 
 
 def summary(first: Path, second: Path, within: float = 1.0) -> str:
-    pairs = shared_rows(read_rows(first), read_rows(second))
+    (before, old), (after, new) = read_store(first), read_store(second)
+    pairs = shared_rows(before, after)
     lines = [
         f"| rows | compared | within {within:g} % | largest difference | shift us | shift of the floors us |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
@@ -68,14 +64,13 @@ def summary(first: Path, second: Path, within: float = 1.0) -> str:
         inside = sum(abs(value) <= within for value in differences)
         largest = max(differences, key=abs)
         lines.append(f"| {key} | {len(members)} | {inside} | {largest:+.2f} % | {shift:+.3f} | {floor_shift} |")
-    protocols = [read_mage(path).get("protocol", 1) for path in (first, second)]
-    if protocols[0] != protocols[1]:
-        lines += ["", f"Different protocols: {protocols[0]}, then {protocols[1]}; docs/store.md says what changed."]
+    if old != new:
+        lines += ["", f"Different protocols: {old}, then {new}; docs/store.md says what changed."]
     return "\n".join(lines) + "\n"
 
 
 def outside(first: Path, second: Path, within: float) -> str:
-    pairs = shared_rows(read_rows(first), read_rows(second))
+    pairs = shared_rows(read_store(first)[0], read_store(second)[0])
     rows = sorted(((percent(pair), name) for name, pair in pairs.items()), key=lambda row: -abs(row[0]))
     return "".join(f"{value:+6.2f} %  {name}\n" for value, name in rows if abs(value) > within)
 

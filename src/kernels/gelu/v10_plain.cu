@@ -2,7 +2,8 @@
 // v10_plain: v07_pdl without its cache hints. Parent v07_pdl: from a clean cold L2 evict-first lines cost 2 % far
 // beyond L2, and what overlapping calls save does not need them. Expected at 8192x16384: 254 us cold instead of 259,
 // and 253 in a graph as before; at 4096x4096 33.6 cold instead of 34.6; smaller problems the same.
-// What cost turned out to be the hint of the loads, everywhere beyond 64x1024 (docs/journal/0007).
+// What cost turned out to be the hint of the loads: by graph beyond 64x1024, cold from 4096x4096 on
+// (docs/journal/0007).
 #include "kernels/gelu/alike_rows.cuh"
 #include "kernels/gelu/exp2_gelu.cuh"
 #include "mage_bench/device_code.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// v16_cached: plain loads of x and dy. Parent v15_early, whose loads pass L1 by L1::no_allocate: those cost 4 to 5 % of
+// v16_cached: plain loads of x and dy. Parent v15_early, whose loads pass L1 by L1::no_allocate: those cost 4 to 7 % of
 // a stream in layernorm (v18_streamed against v11_pdl_block), and 2 to 3 in gelu (v07_pdl against v10_plain, which also
 // changes the stores), far beyond L2, too. Expected at 4096x4096: 53.2 us by graph and cold, where v15_early
 // takes 55.0.
