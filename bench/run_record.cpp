@@ -43,7 +43,9 @@ void RunRecord::open() {
 }
 
 void RunRecord::append_header(Json context, Json options, Json plan) {
-  for (const auto& [key, value] : options_.context) context.emplace(key, value);  // replaces nothing
+  for (const auto& [key, value] : options_.context)
+    if (!context.emplace(key, value).second)  // of a Google Benchmark that knows more keys than our options refuse
+      throw std::runtime_error{"--benchmark_context: key '" + key + "' is the run's own; choose another"};
   context["mage_schema"] = store_schema;
   context["mage_run_id"] = run_id_;
   library_is_debug_ = benchmark_library_is_debug(context);

@@ -111,55 +111,23 @@ __global__ void __launch_bounds__(32 * Warps, 1)
 }  // namespace mage::layernorm
 
 #if MAGE_HOST
-#include "kernels/layernorm/layernorm.hpp"
+#include "kernels/layernorm/row_launch.cuh"
 
 namespace mage::layernorm {
 namespace {
 
-template <int Vectors, int Warps>
-Launch launch(const Problem& p, const Args& a) {
-  const auto* x = reinterpret_cast<const float4*>(a.x);
-  const auto* gamma = reinterpret_cast<const float4*>(a.gamma);
-  const auto* beta = reinterpret_cast<const float4*>(a.beta);
-  auto* y = reinterpret_cast<float4*>(a.y);
-  const auto grid = static_cast<unsigned>(p.rows);
-  const auto row_vectors = static_cast<int>(p.cols / 4);
-  const float inverse_cols = 1 / static_cast<float>(p.cols);
-  const auto threads = static_cast<unsigned>(32 * ceil_div(ceil_div(row_vectors, Vectors), 32));
-  return [=, mean = a.mean, rstd = a.rstd](StreamHandle stream) {
-    layernorm_v04_merged<Vectors, Warps>
-        <<<grid, threads, 0, cuda_stream(stream)>>>(x, gamma, beta, y, mean, rstd, row_vectors, inverse_cols);
-  };
-}
-
-/// The smallest class of blocks that holds a row.
-template <int Vectors>
-Launch launch(const Problem& p, const Args& a) {
-  const int64 threads = ceil_div(p.cols / 4, Vectors);
-  if (threads <= 32) return launch<Vectors, 1>(p, a);
-  if (threads <= 256) return launch<Vectors, 8>(p, a);
-  return launch<Vectors, 32>(p, a);
-}
-
-Launch prepare(const Problem& p, const Args& a) {
-  const int64 vectors = p.cols / 4;
-  // Few rows: a thread a vector, so that each row takes as short as it can. Else the bytes in flight count.
-  const bool few = p.rows <= 2 * 132;
-  if (vectors <= (few ? 1024 : 32)) return launch<1>(p, a);
-  if (vectors <= (few ? 2048 : 64)) return launch<2>(p, a);
-  if (vectors <= (few ? 4096 : 2048)) return launch<4>(p, a);
-  return launch<8>(p, a);
-}
+struct Kernels {
+  static constexpr bool dependent = false;
+  template <int Vectors, int Warps>
+  static constexpr auto* kernel = layernorm_v04_merged<Vectors, Warps>;
+};
 
 [[maybe_unused]] const Register<Layernorm> registered{{
     .parent = "v02_block",
     .note = "statistics of warps merged behind one barrier instead of two: shorter where a row is one round trip",
     .min_cc = 80,
-    .accepts =
-        [](const Problem& p) {
-          return p.cols % 4 == 0 && p.offset % 4 == 0 && p.cols <= 32768 && p.rows <= 0x7fffffff;
-        },
-    .prepare = prepare,
+    .accepts = fits_a_block,
+    .prepare = prepare_row_blocks<Kernels>,
 }};
 
 }  // namespace

@@ -10,16 +10,6 @@ namespace mage::layernorm {
 
 constexpr int v12_vectors = 8;  // 16-byte vectors a thread
 
-/// load_now, of what is used once.
-__device__ inline float4 v12_load(const float4* address) {
-  float4 v;
-  asm volatile("ld.global.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-               : "l"(address)
-               : "memory");
-  return v;
-}
-
 /// A block of exactly `Threads` a row; 64 registers a thread, half of them for the row.
 template <int Threads>
 __global__ void __launch_bounds__(Threads, 1024 / Threads)
@@ -50,7 +40,7 @@ __global__ void __launch_bounds__(Threads, 1024 / Threads)
   wait_for_the_call_before();
   float sum = 0, square = 0;
 #pragma unroll
-  for (int k = 0; k < v12_vectors; ++k) v[k] = inside(k) ? v12_load(x + k * Threads) : float4{};
+  for (int k = 0; k < v12_vectors; ++k) v[k] = inside(k) ? load_past_l1(x + k * Threads) : float4{};
 #pragma unroll
   for (int k = 0; k < v12_vectors; ++k) sum += sum_of(v[k]);
   const float m = block_sum<warps>(sum, sums) * inverse_cols;

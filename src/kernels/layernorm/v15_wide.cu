@@ -20,53 +20,31 @@ __global__ void __launch_bounds__(32 * Warps)
 }  // namespace mage::layernorm
 
 #if MAGE_HOST
-#include "kernels/layernorm/layernorm.hpp"
+#include "kernels/layernorm/row_launch.cuh"
 
 namespace mage::layernorm {
 namespace {
 
-template <int Vectors, int Warps>
-Launch launch(const Problem& p, const Args& a) {
-  const auto* x = reinterpret_cast<const float4*>(a.x);
-  const auto* gamma = reinterpret_cast<const float4*>(a.gamma);
-  const auto* beta = reinterpret_cast<const float4*>(a.beta);
-  auto* y = reinterpret_cast<float4*>(a.y);
-  const auto grid = static_cast<unsigned>(p.rows);
-  const auto row_vectors = static_cast<int>(p.cols / 4);
-  const float inverse_cols = 1 / static_cast<float>(p.cols);
-  const auto threads = static_cast<unsigned>(32 * ceil_div(ceil_div(row_vectors, Vectors), 32));
-  return [=, mean = a.mean, rstd = a.rstd](StreamHandle stream) {
-    launch_kernel(layernorm_v15_wide<Vectors, Warps>, {.grid = grid, .block = threads, .dependent = true}, stream, x,
-                  gamma, beta, y, mean, rstd, row_vectors, inverse_cols);
-  };
-}
-
-/// The smallest class of blocks that holds a row.
-template <int Vectors>
-Launch launch(const Problem& p, const Args& a) {
-  const int64 threads = ceil_div(p.cols / 4, Vectors);
-  if (threads <= 32) return launch<Vectors, 1>(p, a);
-  if (threads <= 256) return launch<Vectors, 8>(p, a);
-  return launch<Vectors, 32>(p, a);
-}
+struct Kernels {
+  static constexpr bool dependent = true;
+  template <int Vectors, int Warps>
+  static constexpr auto* kernel = layernorm_v15_wide<Vectors, Warps>;
+};
 
 Launch prepare(const Problem& p, const Args& a) {
   const int64 vectors = p.cols / 4;
   // Few rows: a thread a vector, so that each row takes as short as it can.
   const bool few = p.rows <= 2 * 132;
-  if (vectors <= (few ? 1024 : 32)) return launch<1>(p, a);
-  if (vectors <= 2048) return launch<2>(p, a);
-  return vectors <= 4096 ? launch<4>(p, a) : launch<8>(p, a);
+  if (vectors <= (few ? 1024 : 32)) return launch_row_blocks<Kernels, 1>(p, a);
+  if (vectors <= 2048) return launch_row_blocks<Kernels, 2>(p, a);
+  return vectors <= 4096 ? launch_row_blocks<Kernels, 4>(p, a) : launch_row_blocks<Kernels, 8>(p, a);
 }
 
 [[maybe_unused]] const Register<Layernorm> registered{{
     .parent = "v11_pdl_block",
     .note = "twice the threads a row: fewer stores one behind the other",
     .min_cc = 90,
-    .accepts =
-        [](const Problem& p) {
-          return p.cols % 4 == 0 && p.offset % 4 == 0 && p.cols <= 32768 && p.rows <= 0x7fffffff;
-        },
+    .accepts = fits_a_block,
     .prepare = prepare,
 }};
 

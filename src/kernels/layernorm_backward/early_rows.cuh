@@ -88,6 +88,41 @@ __device__ inline void early_rows(const RowPass& p) {
   }
 }
 
-#endif
+#endif  // __CUDACC__
 
 }  // namespace mage::layernorm_backward
+
+#if MAGE_HOST
+#include "kernels/layernorm_backward/layernorm_backward.hpp"
+
+namespace mage::layernorm_backward {
+
+[[maybe_unused]] static bool fits_early_rows(const Problem& p) {
+  return p.cols % 4 == 0 && p.offset % 4 == 0 && p.cols <= 8 * early_threads;
+}
+
+/// A variant's: of one and of two vectors a thread, and the sum over blocks.
+struct EarlyKernels {
+  void (*one)(RowPass);
+  void (*two)(RowPass);
+  void (*columns)(const float* partials, int count, int cols, float* dgamma, float* dbeta);
+};
+
+/// Both kernels, each started while the one before ends. Static: no two variants share a function.
+[[maybe_unused]] static Launch launch_early_rows(EarlyKernels kernels, const Problem& p, const Args& a) {
+  const int64 blocks = p.rows < sms ? p.rows : sms;
+  auto scratch = allocate_scratch(static_cast<std::size_t>(blocks * 2 * p.cols) * sizeof(float));
+  const RowPass pass{
+      a.x, a.dy, a.mean, a.rstd, a.gamma, a.dx, static_cast<float*>(scratch.get()), p.rows, static_cast<int>(p.cols)};
+  return [=, rows = p.cols <= 4 * early_threads ? kernels.one : kernels.two, count = static_cast<int>(blocks),
+          dgamma = a.dgamma, dbeta = a.dbeta, columns = partial_shape(p.cols),
+          scratch = std::move(scratch)](StreamHandle stream) {
+    launch_kernel(rows, {.grid = static_cast<unsigned>(count), .block = early_threads, .dependent = true}, stream,
+                  pass);
+    launch_kernel(kernels.columns, {.grid = columns.grid, .block = columns.block, .dependent = true}, stream,
+                  pass.partials, count, pass.cols, dgamma, dbeta);
+  };
+}
+
+}  // namespace mage::layernorm_backward
+#endif

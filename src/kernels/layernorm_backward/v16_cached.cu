@@ -29,37 +29,20 @@ __global__ void __launch_bounds__(partial_threads, 1)
 }  // namespace mage::layernorm_backward
 
 #if MAGE_HOST
-#include "kernels/layernorm_backward/layernorm_backward.hpp"
-
 namespace mage::layernorm_backward {
 namespace {
 
-template <int vectors>
-Launch launch(const Problem& p, const Args& a) {
-  const int64 blocks = p.rows < sms ? p.rows : sms;
-  auto scratch = allocate_scratch(static_cast<std::size_t>(blocks * 2 * p.cols) * sizeof(float));
-  const RowPass pass{
-      a.x, a.dy, a.mean, a.rstd, a.gamma, a.dx, static_cast<float*>(scratch.get()), p.rows, static_cast<int>(p.cols)};
-  return [=, count = static_cast<int>(blocks), dgamma = a.dgamma, dbeta = a.dbeta, columns = partial_shape(p.cols),
-          scratch = std::move(scratch)](StreamHandle stream) {
-    launch_kernel(layernorm_backward_v16_cached<vectors>,
-                  {.grid = static_cast<unsigned>(count), .block = early_threads, .dependent = true}, stream, pass);
-    launch_kernel(layernorm_backward_v16_cached_columns,
-                  {.grid = columns.grid, .block = columns.block, .dependent = true}, stream, pass.partials, count,
-                  pass.cols, dgamma, dbeta);
-  };
-}
-
 Launch prepare(const Problem& p, const Args& a) {
-  const int64 vectors = ceil_div(p.cols / 4, early_threads);
-  return vectors <= 1 ? launch<1>(p, a) : launch<2>(p, a);
+  return launch_early_rows(
+      {layernorm_backward_v16_cached<1>, layernorm_backward_v16_cached<2>, layernorm_backward_v16_cached_columns}, p,
+      a);
 }
 
 [[maybe_unused]] const Register<LayernormBackward> registered{{
     .parent = "v15_early",
     .note = "plain loads of x and dy, where v15_early's pass L1",
     .min_cc = 90,
-    .accepts = [](const Problem& p) { return p.cols % 4 == 0 && p.offset % 4 == 0 && p.cols <= 8 * early_threads; },
+    .accepts = fits_early_rows,
     .prepare = prepare,
 }};
 
