@@ -26,9 +26,18 @@ class SamplerGroup {
 /// after call, and look faster than it is anywhere else (docs/journal/0007).
 void warm_up(Device& device, Sampler& sampler, Samples& discarded);
 
-/// Checks an operation through the sampler itself: what is checked is what will be timed. Twice, each call behind
-/// another poison, so that an operation that works on its first call only is caught; a deterministic one must give
-/// the same bits both times.
+/// Around samples that count: inputs that take turns, a few spoilt elements, a look at both. With `whole` all of the
+/// outputs are spoilt, before caches are swept.
+[[nodiscard]] Hooks counted_hooks(Case& bound, bool whole);
+/// Around operations that are checked and do not count: all of the outputs are spoilt right before each.
+[[nodiscard]] Hooks audit_hooks(Case& bound);
+
+/// Checks an operation through the sampler itself: what is checked is what will be timed. Three times, each behind
+/// other outputs (a poison that shows what was never written, then plausible values) and with inputs that take turns;
+/// a deterministic one must give the same bits for the same inputs.
 [[nodiscard]] Verdict run_gate(Sampler& sampler, Case& bound, bool deterministic);
+
+/// What inspections found, and the whole of the outputs behind them.
+[[nodiscard]] Verdict check_all(Case& bound);
 
 }  // namespace mage

@@ -76,8 +76,14 @@ std::vector<std::pair<std::string, double>> counters_of(const RoundResult& resul
 /// One run from its first step to its store.
 class Measurement {
  public:
-  Measurement(const Options& options, const Plan& plan, Devices& devices, Console& console)
-      : options_{options}, plan_{plan}, devices_{devices}, console_{console}, record_{options, devices} {}
+  Measurement(const Options& options, const Plan& plan, const Admissions& admissions, Devices& devices,
+              Console& console)
+      : options_{options},
+        plan_{plan},
+        admissions_{admissions},
+        devices_{devices},
+        console_{console},
+        record_{options, devices} {}
 
   int run() {
     record_.open();
@@ -111,7 +117,7 @@ class Measurement {
       console_.complain("interrupted: the store holds what was measured; its newest rows lack the closing gate");
       return exit_code::interrupted;
     }
-    if (runner.failures() > 0) return exit_code::row_failed;
+    if (runner.failures() > 0 || planned_failures_ > 0) return exit_code::row_failed;
     return record_.store().at("benchmarks").empty() ? exit_code::nothing_measured : exit_code::measured;
   }
 
@@ -125,8 +131,20 @@ class Measurement {
   // From Benchmark's first report; nothing is recorded before it.
   void record_header(Json context) {
     record_.append_header(std::move(context), options_json(options_, plan_), plan_json(plan_));
+    for (const auto& [variant, admission] : admissions_)
+      record({{"kind", "admission"},
+              {"variant", variant},
+              {"status", to_string(admission.status)},
+              {"reason", admission.reason.empty() ? Json(nullptr) : Json(admission.reason)},
+              {"lacking", admission.lacking.empty() ? Json(nullptr) : Json(admission.lacking)},
+              {"remembered", admission.remembered},
+              {"wall_s", admission.wall_s},
+              {"code_sha256", admission.code_sha256.empty() ? Json(nullptr) : Json(admission.code_sha256)}});
     for (const auto& fixture : plan_.fixtures) {
       if (fixture.status == Status::ok) continue;
+      // A counter-example is there to be found wrong.
+      const bool expected = fixture.status == Status::wrong && !fixture.variant->counter_example.empty();
+      if (!expected && (fixture.status == Status::wrong || fixture.status == Status::failed)) planned_failures_ += 1;
       record({{"kind", "status"},
               {"name", fixture.name},
               {"status", to_string(fixture.status)},
@@ -218,16 +236,19 @@ class Measurement {
 
   const Options& options_;
   const Plan& plan_;
+  const Admissions& admissions_;
   Devices& devices_;
   Console& console_;
   RunRecord record_;
   int rows_ = 0;
+  int planned_failures_ = 0;  ///< fixtures of variants that were not admitted
 };
 
 }  // namespace
 
-int run_measurement(const Options& options, const Plan& plan, Devices& devices, Console& console) {
-  return Measurement{options, plan, devices, console}.run();
+int run_measurement(const Options& options, const Plan& plan, const Admissions& admissions, Devices& devices,
+                    Console& console) {
+  return Measurement{options, plan, admissions, devices, console}.run();
 }
 
 }  // namespace mage

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "bench/admission/admission.hpp"
 #include "bench/console.hpp"
 #include "bench/options.hpp"
 #include "bench/plan.hpp"
@@ -10,6 +11,7 @@ namespace mage {
 
 /// Measures a plan, keeps the journal, writes the store; returns the exit code. Throws where nothing was begun: the
 /// store's place is taken or cannot be written.
-[[nodiscard]] int run_measurement(const Options& options, const Plan& plan, Devices& devices, Console& console);
+[[nodiscard]] int run_measurement(const Options& options, const Plan& plan, const Admissions& admissions,
+                                  Devices& devices, Console& console);
 
 }  // namespace mage

@@ -214,6 +214,17 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
   app.add_flag("--mage_require_gpu", options.require_gpu, "Fail where a CUDA row is unavailable for want of a GPU")
       ->group(protocol);
 
+  std::string cache;
+  auto* cache_given =
+      app.add_option("--mage_admission_cache", cache,
+                     "File that remembers which variants were tried and admitted, by their machine code; 'none' for none "
+                     "[$XDG_CACHE_HOME or ~/.cache, /mage_bench/admitted.jsonl]")
+          ->group(protocol);
+  app.add_option("--mage_admission_deadline", options.admission_deadline_s,
+                 "Seconds without a sign of life after which a variant that is tried is given up [60]")
+      ->check(CLI::Range(1.0, 86400.0))
+      ->group(protocol);
+
   constexpr const char* actions = "Other actions";
   auto* list = app.add_option("--mage_list", list_format,
                               "List the selected benchmarks and exit, counter-examples marked; --mage_list=json")
@@ -227,6 +238,11 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
       app.add_option("--mage_recover", options.recover, "Turn the journal of an unfinished run into its store and exit")
           ->group(actions);
   app.add_flag("--mage_overwrite", options.overwrite, "Replace an existing store")->group(actions);
+  auto* trials = app.add_option("--mage_try", options.trials,
+                                "Try family/variant,family/variant and print a JSON line for each step and verdict: "
+                                "what a run starts in a process of its own")
+                     ->delimiter(',')
+                     ->group(actions);
   std::string proofs;
   auto* selftest =
       app.add_option("--mage_selftest", proofs,
@@ -285,7 +301,9 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
                 {"--mage_dry_run", options.dry_run},
                 {"--mage_verify_only", options.verify_only},
                 {"--mage_recover", recover->count() > 0},
+                {"--mage_try", trials->count() > 0},
                 {"--mage_selftest", options.selftest}});
+    if (cache_given->count() > 0) options.admission_cache = cache == "none" ? std::string{} : cache;
     if (!proofs.empty()) options.selftest_names = parse_proofs(proofs);
     if (byte_limit->count() > 0 && options.max_bytes == 0)
       throw CLI::ValidationError{"--mage_max_bytes", "0 bytes leave nothing to measure"};

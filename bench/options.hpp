@@ -29,6 +29,9 @@ struct Options {
   std::vector<std::string> argv;  ///< exactly as given
   std::string filter = ".";       ///< regex over family/variant/problem/mode; a leading '-' negates
   std::string out;                ///< store path; empty: results/<utc>-<id>.json
+  std::vector<std::string> trials;  ///< family/variant: a child process that tries these and prints what came of it
+  std::optional<std::string> admission_cache;  ///< file; empty: nothing is remembered; unset: the user's own
+  double admission_deadline_s = 60;            ///< between two signs of life
   std::string recover;            ///< a journal to turn into a store
   std::optional<ListFormat> list;
   Color color = Color::automatic;

@@ -73,14 +73,15 @@ void judge(Fixture& fixture, const Options& options, const Machine& machine) {
     return;
   }
   const auto operands = fixture.family->operands(fixture.problem);
-  const auto on_device = Case::device_bytes(operands);
+  const auto for_operands = Case::device_bytes(operands);
+  const auto on_device = variant.on_host() ? for_operands : Case::measured_bytes(operands);
   const auto on_host = Case::host_bytes(operands);
   const auto host_need = on_host + (variant.on_host() ? on_device : 0);
   const auto refuse = [&](const char* where, std::size_t need, std::size_t limit) {
     unavailable(Unavailable::memory, fmt::format("needs {} bytes {}, {} are allowed or free", need, where, limit));
   };
-  if (options.max_bytes != 0 && on_device > options.max_bytes)
-    return refuse("for operands", on_device, options.max_bytes);
+  if (options.max_bytes != 0 && for_operands > options.max_bytes)
+    return refuse("for operands", for_operands, options.max_bytes);
   if (!variant.on_host() && machine.device_bytes != 0 && on_device > machine.device_bytes)
     return refuse("on the device", on_device, machine.device_bytes);
   if (machine.host_bytes != 0 && host_need > machine.host_bytes)

@@ -12,6 +12,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "bench/admission/admission.hpp"
 #include "bench/console.hpp"
 #include "bench/journal.hpp"
 #include "bench/measurement.hpp"
@@ -191,28 +192,40 @@ int measure(const Options& options, Console& console) {
     console.complain(what_exists(options, machine));
     return exit_code::nothing_measured;
   }
+  Admissions admissions;
+  if (!options.dry_run) {
+    catch_signals();
+    // Before this process opens the device, which may allow one process only.
+    admissions = admit(options, wanted, console);
+    if (interrupt_signal != 0) {
+      console.complain("interrupted while variants were tried: nothing was measured");
+      return exit_code::interrupted;
+    }
+  }
   const bool needs_cuda = std::any_of(wanted.begin(), wanted.end(), [](const Fixture& fixture) {
     return fixture.status == Status::ok && !fixture.variant->on_host();
   });
   if (needs_cuda) devices.cuda = make_cuda_device(options.device);
   machine = describe_machine(presence, devices.cuda.get());
-  const auto plan = make_plan(select_fixtures(options, machine), options);
+  auto fixtures = select_fixtures(options, machine);
+  withhold(admissions, fixtures);
+  const auto plan = make_plan(std::move(fixtures), options);
   if (options.dry_run) {
     print(console, describe_plan(plan, options));
     return exit_code::measured;
   }
-  catch_signals();
   if (options.verify_only) return verify_only(options, plan, devices, console);
   if (plan.steps() == 0) {
     Json unavailable = Json::array();
+    Json failed = Json::array();
     for (const auto& fixture : plan.fixtures)
-      unavailable.push_back(
-          {{"name", fixture.name}, {"status", to_string(fixture.status)}, {"reason", fixture.detail}});
-    console.without_time(unavailable, Json::array());
+      (fixture.status == Status::wrong || fixture.status == Status::failed ? failed : unavailable)
+          .push_back({{"name", fixture.name}, {"status", to_string(fixture.status)}, {"reason", fixture.detail}});
+    console.without_time(unavailable, failed);
     console.complain("nothing that was selected can be measured here");
-    return exit_code::nothing_measured;
+    return failed.empty() ? exit_code::nothing_measured : exit_code::row_failed;
   }
-  return run_measurement(options, plan, devices, console);
+  return run_measurement(options, plan, admissions, devices, console);
 }
 
 }  // namespace
@@ -235,6 +248,7 @@ int run_program(const std::vector<std::string>& argv) {
     }
     const auto& options = *parsed.options;
     if (!options.recover.empty()) return recover(options, console);
+    if (!options.trials.empty()) return run_trials(options);
     if (options.list) {
       const Machine no_matter{{1, std::nullopt, {}}, 1000, 0, 0};
       const auto fixtures = select_fixtures(options, no_matter);

@@ -11,6 +11,7 @@
 #include "bench/nvtx.hpp"
 #include "bench/runner_state.hpp"
 #include "bench/sha256.hpp"
+#include "mage_bench/random.hpp"
 
 namespace mage {
 
@@ -49,16 +50,39 @@ Runner::Runner(const Options& options, const Plan& plan, Devices& devices, std::
 
 Runner::~Runner() = default;
 
-void Runner::set_status(FixtureState& state, Status status, const std::string& reason,
-                        std::optional<Unavailable> code) {
-  state.status = status;
+void Runner::record_status(int fixture, Status status, const std::string& reason, std::optional<Unavailable> code) {
+  if (!without_time_.insert(fixture).second) return;
+  const auto& of = plan_.fixtures[static_cast<std::size_t>(fixture)];
   order_as_planned_ = false;
-  if (status == Status::wrong || status == Status::failed) failures_ += 1;
+  // A counter-example is there to be found wrong.
+  if ((status == Status::wrong && of.variant->counter_example.empty()) || status == Status::failed) failures_ += 1;
   events_.record({{"kind", "status"},
-                  {"name", state.fixture->name},
+                  {"name", of.name},
                   {"status", to_string(status)},
                   {"code", code ? Json(to_string(*code)) : Json(nullptr)},
                   {"reason", reason}});
+}
+
+void Runner::set_status(FixtureState& state, Status status, const std::string& reason,
+                        std::optional<Unavailable> code) {
+  state.status = status;
+  record_status(state.index, status, reason, code);
+  if (status == Status::wrong) condemn(state, reason);
+}
+
+void Runner::condemn(const FixtureState& state, const std::string& reason) {
+  if (!condemned_.try_emplace(state.subject(), reason).second) return;
+  const auto why = fmt::format("found wrong in mode {}: {}", to_string(state.fixture->mode), reason);
+  for (std::size_t i = 0; i < plan_.fixtures.size(); ++i) {
+    const auto& other = plan_.fixtures[i];
+    if (other.status != Status::ok || other.variant != state.fixture->variant ||
+        other.problem.name != state.fixture->problem.name)
+      continue;
+    record_status(static_cast<int>(i), Status::wrong, why);
+    if (!session_) continue;
+    if (const auto open = session_->fixtures.find(static_cast<int>(i)); open != session_->fixtures.end())
+      open->second.status = Status::wrong;
+  }
 }
 
 /// Runs body; whatever it throws becomes the fixture's status. True where the fixture is still ok.
@@ -76,6 +100,8 @@ bool Runner::guarded(FixtureState& state, Body&& body) {
     throw;
   } catch (const UnavailableError& error) {
     set_status(state, Status::unavailable, error.what(), error.reason());
+  } catch (const WrongError& error) {
+    set_status(state, Status::wrong, error.what());
   } catch (const std::exception& error) {
     set_status(state, Status::failed, error.what());
   }
@@ -92,22 +118,73 @@ bool Runner::guarded(FixtureState& state, Body&& body) {
   return false;
 }
 
+std::uint64_t Runner::place_seed(std::uint64_t what, int round) const {
+  const auto bits = philox({static_cast<std::uint32_t>(session_->problem_index), static_cast<std::uint32_t>(round),
+                            static_cast<std::uint32_t>(what), 0x91AFU},
+                           {static_cast<std::uint32_t>(options_.seed), static_cast<std::uint32_t>(options_.seed >> 32U)});
+  return std::uint64_t{bits[0]} << 32U | bits[1];
+}
+
+std::uint64_t Runner::secret() {
+  const auto bits = philox({++secrets_, 0, 0, 0x5EC4U}, {fresh_epoch_, static_cast<std::uint32_t>(options_.seed)});
+  return std::uint64_t{bits[0]} << 32U | bits[1];
+}
+
+/// Where a variant's scratch lies is drawn for each fixture and round; where the operands lie, for each round.
+void Runner::bind(FixtureState& state, int round) {
+  release(state);
+  state.device->place_scratch(place_seed(static_cast<std::uint64_t>(state.index) + 1, round));
+  state.launch = state.bound_case->bind(*state.fixture->variant);
+  judge_settings(state, false);
+}
+
+void Runner::release(FixtureState& state) { state.launch = {}; }
+
+/// A variant may ask for a persisting part of L2 when it is prepared: it gets none, as no other variant has one. All
+/// else that holds for the whole process is not a variant's to change, and nothing at all inside a call.
+void Runner::judge_settings(FixtureState& state, bool called) {
+  auto& device = *state.device;
+  const auto& right = settings_.at(&device);
+  auto now = device.settings();
+  const auto changed = changed_setting(right, now);
+  if (changed.empty()) return;
+  device.set_back(right);
+  device.reset_persisting_l2();
+  state.settings_set_back = true;
+  for (std::size_t i = 0; i < now.size(); ++i)
+    if (now[i].name == "persisting_l2_cache_size") now[i] = right[i];
+  if (called || !changed_setting(right, now).empty())
+    throw WrongError{fmt::format("it changed a setting of the device while it {}: {}",
+                                 called ? "ran" : "was prepared", changed)};
+}
+
 void Runner::prepare(FixtureState& state, int fixture) {
   state.fixture = &plan_.fixtures[static_cast<std::size_t>(fixture)];
+  state.index = fixture;
   state.device = &devices_.of(*state.fixture->variant);
+  if (condemned_.contains(state.subject())) {
+    state.status = Status::wrong;  // and that was recorded
+    return;
+  }
   guarded(state, [&] {
     const auto mode = state.fixture->mode;
     if (const auto reason = state.device->unavailable(mode))
       throw UnavailableError{*reason, std::string{explain(*reason)}};
     if (session_->no_oracle) std::rethrow_exception(session_->no_oracle);
+    settings_.try_emplace(state.device, state.device->settings());
     auto& shared = session_->cases[state.device];
     if (!shared)
-      with_host_memory(session_->plan, "the operands", Case::device_bytes(session_->oracle->operands()),
-                       [&] { shared = std::make_unique<Case>(*state.device, *session_->oracle); });
+      with_host_memory(session_->plan, "the operands", Case::device_bytes(session_->oracle->operands()), [&] {
+        shared = std::make_unique<Case>(
+            *state.device, *session_->oracle,
+            CaseOptions{.slack_bytes = state.device->info().is_host ? host_slack_bytes : device_slack_bytes,
+                        .border = {},
+                        .secret = secret()});
+      });
     state.bound_case = shared.get();
-    state.launch = state.bound_case->bind(*state.fixture->variant);
+    bind(state, -1);
     state.sampler = make_sampler(mode, *state.device, state.launch);
-    if (!state.device->info().is_host) audit_stream(state);
+    audit_once(state);
     if (state.status != Status::ok) return;
     state.sampler->prepare();
     state.samples_asked = options_.samples > 0           ? options_.samples
@@ -117,23 +194,34 @@ void Runner::prepare(FixtureState& state, int fixture) {
   });
 }
 
-// Work on another stream would end outside the stamps. A capture of the operation holds what it puts on ours.
-void Runner::audit_stream(FixtureState& state) {
+/// What is the same in every mode is looked at in the first: whether all work is on the stream, and in its order; and
+/// what the operation owes to inputs that repeat.
+void Runner::audit_once(FixtureState& state) {
+  auto& device = *state.device;
+  const auto [known, first] = session_->unrepeated.try_emplace(state.subject());
+  if (!first || device.info().is_host) return;
   try {
-    const auto graph = state.device->capture(state.launch, 1);
+    const auto graph = device.capture(state.launch, 1);
     if (graph->kernel_nodes() + graph->other_nodes() == 0)
-      set_status(state, Status::wrong, "the operation put nothing on the stream that it was given");
+      throw WrongError{"the operation put nothing on the stream that it was given"};
   } catch (const UnavailableError&) {
     // It cannot be captured: mode graph says so, and for the others that is no fault.
-    state.device->synchronize();
+    device.synchronize();
   }
+  if (const auto why = work_out_of_turn(device, *state.bound_case, state.launch); !why.empty()) throw WrongError{why};
+  const auto work = state.fixture->family->work(state.fixture->problem);
+  if (work.ceiling_of || work.bytes() <= static_cast<double>(device.info().l2_bytes)) return;
+  auto copies = state.bound_case->bind_to_copies(*state.fixture->variant);
+  known->second = unrepeated_ratio(device, *state.bound_case, state.launch, copies);
 }
 
 void Runner::gate(FixtureState& state, const char* when) {
   guarded(state, [&] {
     const NvtxRange fixture_range{state.fixture->name};
     const NvtxRange phase{"verify"};
+    if (!state.launch) bind(state, -2);
     const auto verdict = run_gate(*state.sampler, *state.bound_case, state.fixture->variant->deterministic);
+    judge_settings(state, true);
     events_.record({{"kind", "gate"},
                     {"name", state.fixture->name},
                     {"when", when},
@@ -142,6 +230,7 @@ void Runner::gate(FixtureState& state, const char* when) {
                     {"output_checksum", fmt::format("{:016x}", verdict.output_checksum)}});
     if (!verdict.ok) set_status(state, Status::wrong, fmt::format("gate {} the rounds: {}", when, verdict.reason));
   });
+  release(state);
 }
 
 // Fits the samples of a round into the budget by the wall time that a sample costs, those that don't count included.
@@ -149,17 +238,19 @@ bool Runner::pilot(FixtureState& state) {
   return guarded(state, [&] {
     Samples discarded;
     SamplerGroup group{*state.sampler};
+    const auto hooks = counted_hooks(*state.bound_case, state.spoils_all());
     const double begin_us = state.device->now_us();
     int taken = 0;
     double spent_us = 0;
     while (taken < 3 && (taken == 0 || spent_us < 20e3)) {
-      state.sampler->sample(discarded);
+      state.sampler->sample(discarded, hooks);
+      if (state.device->info().is_host) static_cast<void>(check_all(*state.bound_case));
       ++taken;
       spent_us = state.device->now_us() - begin_us;
     }
     group.close();
     const double affordable = options_.round_budget_s * 1e6 / std::max(spent_us / taken, 0.1);
-    const double uncounted = state.warms_up() ? 3 : 1;  // the checked one, and two warm-ups
+    const double uncounted = state.warms_up() ? 3 : 1;  // the audited one, and two warm-ups
     state.samples = static_cast<int>(std::clamp(affordable - uncounted, 1.0, static_cast<double>(state.samples_asked)));
   });
 }
@@ -168,7 +259,10 @@ void Runner::make_oracle() {
   const auto& plan = session_->plan;
   const auto operands = plan.family->operands(plan.problem);
   with_host_memory(plan, "the inputs and the reference", Case::host_bytes(operands),
-                   [&] { session_->oracle.emplace(*plan.family, plan.problem); });
+                   [&] {
+                     session_->oracle.emplace(*plan.family, plan.problem);
+                     session_->oracle->vary(secret());
+                   });
   Sha256 combined;
   Json inputs = Json::object();
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -191,6 +285,8 @@ void Runner::make_oracle() {
 void Runner::open(std::size_t problem) {
   const auto& plan = plan_.problems[problem];
   session_ = std::make_unique<Session>(problem, plan);
+  for (const auto& step : plan.steps) session_->rounds = std::max(session_->rounds, step.round + 1);
+  const auto begin_us = devices_.host->now_us();
   try {
     make_oracle();
   } catch (const RecordError&) {
@@ -198,12 +294,49 @@ void Runner::open(std::size_t problem) {
   } catch (const std::exception&) {
     session_->no_oracle = std::current_exception();
   }
+  session_->renewal_us = devices_.host->now_us() - begin_us;
   for (const int index : plan.fixtures) {
     if (plan_.fixtures[static_cast<std::size_t>(index)].status != Status::ok) continue;
     if (interrupt_signal != 0) return;
     auto& state = session_->fixtures[index];
     prepare(state, index);
     gate(state, "before");
+  }
+  session_->begin_us = devices_.host->now_us();
+}
+
+/// Other inputs in the same memory, once in the middle of the rounds, and before any other round as long as that takes
+/// less than a tenth of the time.
+void Runner::renew_inputs() {
+  auto& session = *session_;
+  const double now_us = devices_.host->now_us();
+  const bool affordable =
+      session.spent_on_renewals_us + session.renewal_us <= 0.1 * (now_us - session.begin_us);
+  if (session.round != session.rounds / 2 && !affordable) return;
+  session.epoch += 1;
+  session.oracle->refresh(fresh_epoch_ + session.epoch);
+  session.oracle->vary(secret());
+  for (auto& [device, bound] : session.cases)
+    if (bound) bound->reload();
+  session.renewal_us = devices_.host->now_us() - now_us;
+  session.spent_on_renewals_us += session.renewal_us;
+}
+
+/// All of a round find their operands at the same places, and in each round at others.
+void Runner::begin_round(int round) {
+  auto& session = *session_;
+  if (session.no_oracle) std::rethrow_exception(session.no_oracle);
+  if (session.round == round) return;
+  session.round = round;
+  try {
+    if (round > 0) renew_inputs();
+    for (auto& [device, bound] : session.cases)
+      if (bound) bound->place(place_seed(0, round));
+  } catch (const std::exception& error) {
+    // It is what all fixtures share.
+    session.no_oracle = std::make_exception_ptr(
+        std::runtime_error{fmt::format("the inputs could not be renewed for round {}: {}", round, error.what())});
+    std::rethrow_exception(session.no_oracle);
   }
 }
 
@@ -212,7 +345,7 @@ void Runner::close(bool interrupted) {
   if (!interrupted && !session_->no_oracle) {
     std::exception_ptr no_inputs;
     try {
-      session_->oracle->refresh(fresh_epoch_);
+      session_->oracle->refresh(fresh_epoch_);  // and none of the rounds had these
     } catch (const std::exception&) {
       no_inputs = std::current_exception();
     }
@@ -248,7 +381,12 @@ std::optional<RoundResult> Runner::run(std::size_t problem, const Step& step) {
   if (found == session_->fixtures.end()) return std::nullopt;  // interrupted while opening
   auto& state = found->second;
   RoundResult result;
-  const bool ok = guarded(state, [&] { result = measure(state, step); });
+  const bool ok = guarded(state, [&] {
+    begin_round(step.round);
+    bind(state, step.round);
+    result = measure(state, step);
+  });
+  release(state);
   if (!ok || result.block.is_null()) return std::nullopt;
   state.rounds_done += 1;
   return result;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -76,15 +77,28 @@ class Runner {
   void open(std::size_t problem);
   void make_oracle();
   void close(bool interrupted);
+  void begin_round(int round);
+  void renew_inputs();
+  [[nodiscard]] std::uint64_t place_seed(std::uint64_t what, int round) const;
+  /// Another one each time, which nobody knows before the run.
+  [[nodiscard]] std::uint64_t secret();
   void prepare(FixtureState& state, int fixture);
+  void bind(FixtureState& state, int round);
+  void release(FixtureState& state);
+  void judge_settings(FixtureState& state, bool called);
   void gate(FixtureState& state, const char* when);
   [[nodiscard]] bool pilot(FixtureState& state);
-  void audit_stream(FixtureState& state);
+  void audit_once(FixtureState& state);
   [[nodiscard]] bool take_samples(FixtureState& state, const Step& step, RoundResult& result);
+  [[nodiscard]] std::string judge_times(const FixtureState& state, const RoundResult& result);
+  [[nodiscard]] std::string judge_by_kernels(const FixtureState& state, const RoundResult& result);
   [[nodiscard]] nlohmann::ordered_json quantum_us(const Device& device, TimingMode mode,
                                                   std::vector<double> samples_us);
   [[nodiscard]] nlohmann::ordered_json describe(const FixtureState& state, const Step& step);
   void set_status(FixtureState& state, Status status, const std::string& reason, std::optional<Unavailable> code = {});
+  void record_status(int fixture, Status status, const std::string& reason, std::optional<Unavailable> code = {});
+  /// Of all modes of a variant on a problem, also those measured already: it was found wrong in one.
+  void condemn(const FixtureState& state, const std::string& reason);
   template <class Body>
   bool guarded(FixtureState& state, Body&& body);
   [[nodiscard]] std::optional<double> floor_us(Device& device, TimingMode mode, int round);
@@ -106,8 +120,13 @@ class Runner {
   std::map<std::pair<const Device*, TimingMode>, double> quantum_us_;  ///< smallest step between samples seen so far
   bool order_as_planned_ = true;
   double inside_samples_us_ = 0;
+  std::map<const Device*, std::vector<DeviceSetting>> settings_;  ///< as they were before any variant
+  std::map<std::string, std::string> condemned_;                  ///< family/variant/problem, and why
+  std::map<std::string, std::map<TimingMode, std::vector<double>>> each_us_;  ///< likewise: medians of rounds
+  std::set<int> without_time_;                                    ///< fixtures whose status was recorded
   std::string device_lost_;  ///< why the CUDA device can do nothing any more; empty while it can
   std::int64_t sequence_ = 0;
+  std::uint32_t secrets_ = 0;
   int failures_ = 0;
 };
 

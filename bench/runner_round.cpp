@@ -10,7 +10,6 @@
 #include "bench/runner_state.hpp"
 #include "bench/statistics.hpp"
 #include "bench/store.hpp"
-#include "mage_bench/random.hpp"
 
 namespace mage {
 namespace {
@@ -21,6 +20,7 @@ constexpr double settle_tolerance = 0.01;
 constexpr double settle_limit_us = 500e3;
 constexpr double invalid_share = 0.2;  // more samples than this behind a missed gate: no verdict
 constexpr double floor_factor = 3;
+constexpr double notable_repetition = 0.05;
 
 int floor_samples(TimingMode mode) {
   switch (mode) {
@@ -74,6 +74,8 @@ std::optional<double> Runner::floor_us(Device& device, TimingMode mode, int roun
   for (int i = 0; i < floor_samples(mode); ++i) floors.sampler->sample(samples);
   group.close();
   floors.median_us = statistics::median(samples.us);
+  floors.parts_us.clear();
+  for (const auto& [part, values] : samples.parts) floors.parts_us[part] = statistics::median(values);
   floors.round = round;
   floors.problem = problem_name;
   events_.record({{"kind", "floor"},
@@ -148,24 +150,28 @@ Json Runner::describe(const FixtureState& state, const Step& step) {
   block["peak_gbytes_per_s"] =
       state.device->info().peak_gbytes_per_s > 0 ? Json(state.device->info().peak_gbytes_per_s) : Json(nullptr);
   block["samples_asked"] = state.samples_asked;
+  block["input_epoch"] = session_->epoch;
+  block["offsets"] = state.bound_case->offsets();
+  block["scratch_offsets"] = state.device->scratch_offsets();
+  const auto& unrepeated = session_->unrepeated[state.subject()];
+  block["unrepeated_ratio"] = unrepeated ? Json(*unrepeated) : Json(nullptr);
   last = fixture.name;
   return block;
 }
 
-/// The counted samples of a round, each over speckled outputs, and one more that is poisoned, checked and not counted.
-/// Those of warm modes see an L2 that only the operation filled.
+/// The counted samples of a round, one of them checked as a whole, and before them one that is checked and does not
+/// count. Those of warm modes see an L2 that only the operation filled.
 /// False where there is no round: the fixture was found wrong, or the user interrupted.
 bool Runner::take_samples(FixtureState& state, const Step& step, RoundResult& result) {
   auto& device = *state.device;
   auto& bound = *state.bound_case;
-  const bool audited = state.samples >= 2;
-  const auto bits = philox({static_cast<std::uint32_t>(sequence_), 0, 0, 0x6A7EU},
-                           {static_cast<std::uint32_t>(options_.seed), fresh_epoch_});
-  const int audit_at = audited ? static_cast<int>(bits[0] % static_cast<unsigned>(state.samples)) : -1;
-  result.block["checked_sample"] = audited ? Json(audit_at) : Json(nullptr);
-  const auto wrong = [&](const std::string& why) {
-    set_status(state, Status::wrong, fmt::format("checked inside round {}: {}", step.round, why));
-    return false;
+  const int checked = static_cast<int>(secret() % static_cast<unsigned>(state.samples));
+  const bool check_each = device.info().is_host;  // where a check disturbs no more than the next call does
+  result.block["checked_sample"] = checked;
+  const auto passes = [&](const Verdict& verdict) {
+    if (!verdict.ok)
+      set_status(state, Status::wrong, fmt::format("checked inside round {}: {}", step.round, verdict.reason));
+    return verdict.ok;
   };
 
   Samples discarded;
@@ -175,36 +181,77 @@ bool Runner::take_samples(FixtureState& state, const Step& step, RoundResult& re
     const NvtxRange phase{"warm_up"};
     warm_up(device, *state.sampler, discarded);
   };
-  const auto audit = [&] {
+  const auto check = [&] {
     const NvtxRange phase{"verify"};
-    state.sampler->sample(discarded, {.speckle = {}, .poison = [&] { bound.poison(); }});
-    return bound.check();
+    return passes(check_all(bound));
   };
+  {
+    const NvtxRange phase{"verify"};
+    state.sampler->audit(audit_hooks(bound));
+    if (!passes(check_all(bound))) return false;
+  }
   begin_afresh();
+  const auto hooks = counted_hooks(bound, state.spoils_all());
   const ProfiledRegion profiled{device};
   for (int i = 0; i < state.samples; ++i) {
     if (interrupt_signal != 0) return false;  // half a round is no round
-    if (i == audit_at) {
-      if (const auto verdict = audit(); !verdict.ok) return wrong(verdict.reason);
-      begin_afresh();
-      if (interrupt_signal != 0) return false;
-    }
     const double begin_us = device.now_us();
     {
       const NvtxRange phase{"samples"};
-      state.sampler->sample(result.samples, {.speckle = [&] { bound.speckle(); }, .poison = {}});
+      state.sampler->sample(result.samples, hooks);
     }
     inside_samples_us_ += device.now_us() - begin_us;
-    if (!bound.speckles_gone()) return wrong("a counted sample left words of its output unwritten");
+    if (!check_each && i != checked) continue;
+    if (!check()) return false;
+    if (i + 1 < state.samples && !check_each) begin_afresh();
   }
+  if (!check_each && !passes({.ok = true, .reason = bound.found()})) return false;
   group.close();
   return true;
+}
+
+/// Why the times of a round cannot be those of its work; empty where they can.
+std::string Runner::judge_times(const FixtureState& state, const RoundResult& result) {
+  const auto mode = state.fixture->mode;
+  const auto& info = state.device->info();
+  const auto work = state.fixture->family->work(state.fixture->problem);
+  if (info.is_host) return {};
+  if (mode == TimingMode::event_cold)
+    return work.ceiling_of ? std::string{}
+                           : faster_than_memory(work, result.median_us, info.peak_gbytes_per_s, info.l2_bytes);
+  const char* alone = mode == TimingMode::batch ? "span_1_us" : mode == TimingMode::graph ? "replay_latency_us" : nullptr;
+  const auto floor = floors_.find({state.device, mode});
+  if (alone == nullptr || floor == floors_.end() || !floor->second.sampler) return {};
+  const auto kernels = result.samples.figures.find("kernel_nodes");
+  return too_good_for_one({.each_us = result.median_us,
+                           .alone_us = statistics::median(result.samples.parts.at(alone)),
+                           .floor_alone_us = floor->second.parts_us.at(alone),
+                           .kernels = kernels == result.samples.figures.end() ? 1 : static_cast<int>(kernels->second)});
+}
+
+/// What batches and graphs of the same operation took, against what its kernels took by the profiler.
+std::string Runner::judge_by_kernels(const FixtureState& state, const RoundResult& result) {
+  auto& measured = each_us_[state.subject()];
+  const auto mode = state.fixture->mode;
+  if (mode == TimingMode::batch || mode == TimingMode::graph) measured[mode].push_back(result.median_us);
+  if (mode != TimingMode::kernel) return {};
+  for (const auto each : {TimingMode::batch, TimingMode::graph}) {
+    const auto found = measured.find(each);
+    if (found == measured.end()) continue;
+    const auto why = too_good_for_one({.each_us = statistics::median(found->second),
+                                       .alone_us = result.median_us,
+                                       .floor_alone_us = 0,
+                                       .kernels = static_cast<int>(result.samples.kernels.size())});
+    if (!why.empty()) return fmt::format("mode {}, by its kernels' durations: {}", to_string(each), why);
+  }
+  return {};
 }
 
 RoundResult Runner::measure(FixtureState& state, const Step& step) {
   auto& device = *state.device;
   const auto& fixture = *state.fixture;
   const NvtxRange fixture_range{fixture.name};
+  device.wait_idle();  // nothing that another left behind runs beside it
   if (step.round == 0 && !pilot(state)) return {};
   auto throttled = read_device_state(device);
   const int stream = device.change_stream(step.round);  // the same for every fixture of a round, and for its floor
@@ -219,6 +266,7 @@ RoundResult Runner::measure(FixtureState& state, const Step& step) {
   result.block["host_us_begin"] = device.now_us();
   if (!take_samples(state, step, result)) return {};
   result.block["host_us_end"] = device.now_us();
+  judge_settings(state, true);
   const auto clock_after = clock_mhz(device);
   if (const auto after = read_device_state(device); after) throttled = *after || throttled.value_or(false);
 
@@ -227,6 +275,8 @@ RoundResult Runner::measure(FixtureState& state, const Step& step) {
   if (!(result.median_us > 0))
     throw std::runtime_error{fmt::format("the median of {} samples is {} us: the operation is too short for this mode",
                                          samples.us.size(), result.median_us)};
+  for (const auto& why : {judge_times(state, result), judge_by_kernels(state, result)})
+    if (!why.empty()) throw WrongError{fmt::format("round {}: {}", step.round, why)};
   const auto count = static_cast<double>(samples.us.size());
   const bool counts_gates =
       !device.info().is_host && fixture.mode != TimingMode::batch && fixture.mode != TimingMode::host;
@@ -243,6 +293,10 @@ RoundResult Runner::measure(FixtureState& state, const Step& step) {
   if (state.samples < state.samples_asked) flags.push_back(flag::fewer_samples);
   if (floor && result.median_us < floor_factor * *floor) flags.push_back(flag::floor_dominated);
   if (!state.fixture->variant->counter_example.empty()) flags.push_back(flag::counter_example);
+  if (state.settings_set_back) flags.push_back(flag::persisting_l2_denied);
+  const auto& unrepeated = session_->unrepeated[state.subject()];
+  if (fixture.mode != TimingMode::event_cold && unrepeated && *unrepeated > 1 + notable_repetition)
+    flags.push_back(flag::gains_by_repetition);
 
   auto& block = result.block;
   block["flags"] = std::move(flags);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a runner holds while a problem is open, for the two files that it is written in.
+// What a runner holds while a problem is open, for the files that it is written in.
 #pragma once
 
 #include <exception>
@@ -10,6 +10,7 @@
 #include <string>
 #include <tuple>
 
+#include "bench/audits.hpp"
 #include "bench/runner.hpp"
 
 namespace mage {
@@ -18,16 +19,24 @@ namespace mage {
 
 struct Runner::FixtureState {
   const Fixture* fixture = nullptr;
+  int index = 0;  ///< in the plan
   Device* device = nullptr;
   Case* bound_case = nullptr;
-  Launch launch;
+  Launch launch;  ///< bound for the round that is under way, and empty between rounds
   std::unique_ptr<Sampler> sampler;
   Status status = Status::ok;
   int samples_asked = 0;
   int samples = 0;
   int rounds_done = 0;
+  bool settings_set_back = false;
   /// Whether a round sweeps L2 and takes a sample that does not count: where no mode of its own sweeps, on a GPU.
   [[nodiscard]] bool warms_up() const { return !device->info().is_host && fixture->mode != TimingMode::event_cold; }
+  /// Whether samples that count have all of the output spoilt: where that disturbs no cache that is measured.
+  [[nodiscard]] bool spoils_all() const { return device->info().is_host || fixture->mode == TimingMode::event_cold; }
+  /// Of the variant on the problem, whatever the mode.
+  [[nodiscard]] std::string subject() const {
+    return fixture->variant->family + "/" + fixture->variant->name + "/" + fixture->problem.name;
+  }
 };
 
 /// The same sampler on an operation that does nothing.
@@ -37,6 +46,7 @@ struct Runner::Floors {
   std::string problem;               ///< of the newest floor
   int round = -1;
   double median_us = 0;
+  std::map<std::string, double> parts_us;  ///< medians
 };
 
 struct Runner::Session {
@@ -48,6 +58,12 @@ struct Runner::Session {
   std::map<const Device*, std::unique_ptr<Case>> cases;
   std::map<int, FixtureState> fixtures;
   std::string inputs_sha256;
+  int round = -1;           ///< for which operands were placed
+  int rounds = 0;           ///< of the fixture that has most
+  std::uint32_t epoch = 0;  ///< of the inputs
+  double begin_us = 0;      ///< when the first round began
+  double renewal_us = 0, spent_on_renewals_us = 0;  ///< what new inputs cost, once and in all
+  std::map<std::string, std::optional<double>> unrepeated;  ///< by subject, once it was audited
   std::map<std::tuple<TimingMode, bool, int>, std::string> last_in_block;  ///< by mode, host or CUDA, and round
 };
 

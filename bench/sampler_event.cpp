@@ -8,9 +8,9 @@ void EventSampler::prepare() {
 }
 
 void EventSampler::sample(Samples& out, const Hooks& hooks) {
+  call(hooks.spoil);
   device_.submit(launch_);
-  before(hooks);
-  const auto span = gated_span(device_, delay_us_, [this] { device_.submit(launch_); });
+  const auto span = gated_span(device_, delay_us_, [this] { device_.submit(launch_); }, hooks);
   out.us.push_back(span.us);
   out.gate_missed += span.held ? 0 : 1;
   out.figures["delay_us"] = delay_us_;

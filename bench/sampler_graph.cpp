@@ -8,59 +8,68 @@
 namespace mage {
 namespace {
 
-constexpr double target_us = 1000;
+constexpr double target_us = 400;
 constexpr double longest_us = 5000;
 constexpr int most_operations = 100;
+
+std::string first_difference(const std::vector<std::string>& one, const std::vector<std::string>& many,
+                             std::size_t operations) {
+  for (std::size_t i = 0; i < many.size(); ++i) {
+    const auto& wanted = one.at(std::min(i / operations, one.size() - 1));
+    if (many[i] != wanted) return "one is '" + many[i] + "', not '" + wanted + "'";
+  }
+  return "they differ in number alone";
+}
 
 }  // namespace
 
 void GraphSampler::prepare() {
   const double operation_us = std::max(pilot_span_us(device_, launch_), 0.1);
-  const int fewest = 4 * operation_us <= longest_us ? 4 : 2;
+  const int fewest = 3 * operation_us <= longest_us ? 3 : 2;
   operations_ = std::clamp(static_cast<int>(std::lround(target_us / operation_us)), fewest, most_operations);
-  one_ = device_.capture(launch_, 1);
-  if (one_->kernel_nodes() + one_->other_nodes() == 0)
-    throw std::runtime_error{"the captured graph is empty: the operation did not use the stream that it was given"};
-  many_ = device_.capture(launch_, operations_);
-  // An operation that skips work on some calls would leave a shorter list.
-  if (many_->kernel_nodes() != operations_ * one_->kernel_nodes() ||
-      many_->other_nodes() != operations_ * one_->other_nodes())
-    throw std::runtime_error{"a graph of " + std::to_string(operations_) + " operations has " +
-                             std::to_string(many_->kernel_nodes()) + " kernel nodes, a graph of one has " +
-                             std::to_string(one_->kernel_nodes()) + ": the operation is not the same on every call"};
+  capture();
   delay_us_ = pilot_delay_us(device_, [this] { device_.replay(*many_); });
 }
 
-void GraphSampler::open() {
-  for (auto* graph : {one_.get(), many_.get()}) {
-    device_.renew(*graph);
-    device_.replay(*graph);
-  }
+void GraphSampler::capture() {
+  one_ = device_.capture(launch_, 1);
+  if (one_->kernel_nodes() + one_->other_nodes() == 0)
+    throw WrongError{"the captured graph is empty: the operation did not use the stream that it was given"};
+  many_ = device_.capture(launch_, operations_);
+  // An operation that skips work on some calls leaves a shorter list, or other kernels. Both lists are sorted.
+  const auto one = one_->nodes(), many = many_->nodes();
+  const auto operations = static_cast<std::size_t>(operations_);
+  bool same = many.size() == operations * one.size();
+  for (std::size_t i = 0; same && i < many.size(); ++i) same = many[i] == one[i / operations];
+  if (!same)
+    throw WrongError{"a graph of " + std::to_string(operations_) + " operations has " + std::to_string(many.size()) +
+                     " nodes, a graph of one has " + std::to_string(one.size()) + ", and " +
+                     first_difference(one, many, operations) + ": the operation is not the same on every call"};
 }
 
-GatedSpan GraphSampler::replay(Graph& graph, double& launch_us, const std::function<void()>& before) {
-  if (before) before();
-  return gated_span(device_, delay_us_, [&] {
-    const double begin_us = device_.now_us();
-    device_.replay(graph);
-    launch_us = device_.now_us() - begin_us;
-  });
+void GraphSampler::open() {
+  capture();
+  for (auto* graph : {one_.get(), many_.get()}) device_.replay(*graph);
+}
+
+GatedSpan GraphSampler::replay(Graph& graph, double& launch_us, const Hooks& hooks) {
+  return gated_span(
+      device_, delay_us_,
+      [&] {
+        const double begin_us = device_.now_us();
+        device_.replay(graph);
+        launch_us = device_.now_us() - begin_us;
+      },
+      hooks);
 }
 
 void GraphSampler::sample(Samples& out, const Hooks& hooks) {
+  call(hooks.spoil);
   device_.replay(*one_);
   double launch_us = 0;
   double launch_many_us = 0;
-  GatedSpan one;
-  GatedSpan many;
-  // An audit poisons before the graph that comes last, and that is now the one, now the other.
-  if (hooks.poison && audits_++ % 2 == 1) {
-    many = replay(*many_, launch_many_us, {});
-    one = replay(*one_, launch_us, hooks.poison);
-  } else {
-    one = replay(*one_, launch_us, hooks.speckle);
-    many = replay(*many_, launch_many_us, hooks.poison ? hooks.poison : hooks.speckle);
-  }
+  const auto one = replay(*one_, launch_us, hooks);
+  const auto many = replay(*many_, launch_many_us, hooks);
   out.us.push_back(whole_ps((many.us - one.us) / (operations_ - 1)));
   out.parts["replay_latency_us"].push_back(one.us);
   out.parts["span_k_us"].push_back(many.us);
@@ -70,6 +79,19 @@ void GraphSampler::sample(Samples& out, const Hooks& hooks) {
   out.figures["other_nodes"] = one_->other_nodes();
   out.figures["instantiate_us"] = one_->instantiate_us();
   out.gate_missed += one.held && many.held ? 0 : 1;
+}
+
+void GraphSampler::audit(const Hooks& hooks) {
+  // A graph like the long one, with the hooks between its operations; now an even, now an odd number of them.
+  Launch audited = [&](StreamHandle stream) {
+    call(hooks.spoil);
+    call(hooks.before);
+    launch_(stream);
+    call(hooks.after);
+  };
+  const auto graph = device_.capture(audited, 4 - audits_++ % 2);
+  device_.replay(*graph);
+  device_.synchronize();
 }
 
 }  // namespace mage

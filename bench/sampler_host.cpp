@@ -9,13 +9,15 @@ void HostSampler::prepare() {
 }
 
 void HostSampler::sample(Samples& out, const Hooks& hooks) {
-  before(hooks);
+  call(hooks.spoil);
+  call(hooks.before);
   device_.synchronize();
   const double begin_us = device_.now_us();
   device_.submit(launch_);
   const double submitted_us = device_.now_us();
   device_.synchronize();
   const double done_us = device_.now_us();
+  call(hooks.after);
   out.us.push_back(whole_ns(done_us - begin_us));
   out.parts["submit_us"].push_back(whole_ns(submitted_us - begin_us));
 }

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <map>
 #include <stdexcept>
+#include <string>
 
+#include "bench/audits.hpp"
 #include "bench/samplers.hpp"
 #include "bench/statistics.hpp"
 
@@ -11,6 +15,7 @@ namespace {
 
 constexpr int untraced_samples = 10;
 constexpr double tolerated_change = 0.05;
+constexpr std::uint64_t untimed_mark = std::uint64_t{1} << 62U;  // of calls that are the operation's and not timed
 
 }  // namespace
 
@@ -18,7 +23,7 @@ void KernelSampler::prepare() {
   untraced_.prepare();
   device_.trace_start();  // a CUPTI that another tool holds says so here
   delay_us_ = pilot_delay_us(device_, [this] {
-    device_.trace_mark(0);
+    device_.trace_mark(1);
     device_.submit(launch_);
     device_.trace_mark(0);
   });
@@ -28,6 +33,7 @@ void KernelSampler::prepare() {
 void KernelSampler::open() {
   outside_us_.clear();
   pending_.clear();
+  audited_ = {};
   Samples outside;
   for (int i = 0; i < untraced_samples; ++i) untraced_.sample(outside);
   outside_us_ = std::move(outside.us);
@@ -35,14 +41,19 @@ void KernelSampler::open() {
 }
 
 void KernelSampler::sample(Samples& out, const Hooks& hooks) {
+  call(hooks.spoil);
+  device_.trace_mark(untimed_mark);
   device_.submit(launch_);
-  before(hooks);
+  device_.trace_mark(0);
   pending_.push_back({&out, 0});
-  const auto span = gated_span(device_, delay_us_, [this] {
-    device_.trace_mark(pending_.size());
-    device_.submit(launch_);
-    device_.trace_mark(0);
-  });
+  const auto span = gated_span(
+      device_, delay_us_,
+      [this] {
+        device_.trace_mark(pending_.size());
+        device_.submit(launch_);
+        device_.trace_mark(0);
+      },
+      hooks);
   pending_.back().span_us = span.us;
   out.gate_missed += span.held ? 0 : 1;
 }
@@ -51,6 +62,7 @@ void KernelSampler::close() {
   auto records = device_.trace_stop();
   std::stable_sort(records.begin(), records.end(),
                    [](const KernelRecord& a, const KernelRecord& b) { return a.begin_us < b.begin_us; });
+  judge_order(records);
   std::vector<std::vector<const KernelRecord*>> by_mark(pending_.size() + 1);
   for (const auto& record : records)
     if (record.mark > 0 && record.mark <= pending_.size()) by_mark[record.mark].push_back(&record);
@@ -70,7 +82,7 @@ void KernelSampler::close() {
     }
     if (out.kernels.empty()) out.kernels = names;
     if (out.kernels != names)
-      throw std::runtime_error{"the operation ran " + std::to_string(names.size()) + " kernels in one sample and " +
+      throw WrongError{"the operation ran " + std::to_string(names.size()) + " kernels in one sample and " +
                                std::to_string(out.kernels.size()) +
                                " in another, or other ones: not the same work on every call"};
     out.us.push_back(whole_ns(sum_us));

@@ -11,15 +11,24 @@ namespace mage {
 double whole_ns(double us) { return std::round(us * 1e3) / 1e3; }
 double whole_ps(double us) { return std::round(us * 1e6) / 1e6; }
 
-GatedSpan gated_span(Device& device, double delay_us, const std::function<void()>& body) {
+GatedSpan gated_span(Device& device, double delay_us, const std::function<void()>& body, const Hooks& hooks) {
   device.delay(delay_us);
+  // Behind the delay: what an operation did on another stream meanwhile is undone, or finds other inputs.
+  if (hooks.before) hooks.before();
   device.record(Stamp::begin);
   body();
   device.record(Stamp::end);
   // The begin stamp lies behind the delay: if it is already reached, the device did not wait for the enqueueing.
   const bool held = !device.reached(Stamp::begin);
+  // Right behind the end stamp: what is not done by then is not done.
+  if (hooks.after) hooks.after();
   device.synchronize();
   return {whole_ns(device.elapsed_us()), held};
+}
+
+void Sampler::audit(const Hooks& hooks) {
+  Samples discarded;
+  sample(discarded, hooks);
 }
 
 double pilot_delay_us(Device& device, const std::function<void()>& body) {
@@ -67,8 +76,8 @@ int default_samples(TimingMode mode) {
     case TimingMode::event_cold:
     case TimingMode::kernel: return 50;
     case TimingMode::batch:
-    case TimingMode::graph: return 20;
-    case TimingMode::host: return 200;
+    case TimingMode::graph: return 16;
+    case TimingMode::host: return 100;
   }
   throw std::logic_error{"default_samples: unknown mode"};
 }

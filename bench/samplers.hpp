@@ -23,12 +23,11 @@ struct Samples {
   bool perturbed = false;  ///< spans under the tracer differ by > 5 % from those without, or kernels outlast those
 };
 
-/// What enqueues work on the device's stream inside a sample.
+/// What enqueues checks on the device's stream around each timed operation, batch or graph.
 struct Hooks {
-  std::function<void()> speckle;  ///< before each timed region, outside of it: for samples that count
-  /// Right before the last operation of the sample, even inside a timed region: for audits, which do not count.
-  /// With it, batches end early and graphs change places from audit to audit, so that no call is never the last.
-  std::function<void()> poison;
+  std::function<void()> spoil;   ///< before anything that is timed is enqueued: may disturb caches that are swept later
+  std::function<void()> before;  ///< behind what holds the stream, before the first stamp
+  std::function<void()> after;   ///< behind the second stamp, without waiting
 };
 
 /// One span of `body` between stamps, behind a delay; false in `held` where the gate was missed.
@@ -43,19 +42,20 @@ class Sampler {
   Sampler& operator=(const Sampler&) = delete;
   virtual ~Sampler() = default;
 
-  /// Once, before the first sample: pilot, capture. Throws UnavailableError where the mode cannot be timed.
+  /// Once, before the first sample: pilots. Throws UnavailableError where the mode cannot be timed.
   virtual void prepare() = 0;
-  /// Around a group of samples.
+  /// Around a group of samples of one binding of the launch.
   virtual void open() {}
   virtual void close() {}
   /// One sample, appended to `out`, which must live until close().
   virtual void sample(Samples& out, const Hooks& hooks = {}) = 0;
+  /// By the path of a sample, without a time: each operation in it has the hooks to itself, so that none can leave its
+  /// work to another.
+  virtual void audit(const Hooks& hooks);
 
  protected:
-  /// Whatever of the two is set, where both belong at the same place.
-  static void before(const Hooks& hooks) {
-    if (hooks.speckle) hooks.speckle();
-    if (hooks.poison) hooks.poison();
+  static void call(const std::function<void()>& hook) {
+    if (hook) hook();
   }
   Device& device_;
   Launch& launch_;
@@ -80,12 +80,14 @@ class EventColdSampler final : public Sampler {
   void sample(Samples& out, const Hooks& hooks = {}) override;
 };
 
-/// Batches of N and of 2N operations: the slope is the time an operation, the intercept the fixed cost.
+/// Batches of N and of 2N operations: the slope is the time an operation, the intercept the fixed cost. A batch of one
+/// is beside them, for what an operation costs that has nothing before it.
 class BatchSampler final : public Sampler {
  public:
   using Sampler::Sampler;
   void prepare() override;
   void sample(Samples& out, const Hooks& hooks = {}) override;
+  void audit(const Hooks& hooks) override;
 
  private:
   struct Span {
@@ -97,16 +99,19 @@ class BatchSampler final : public Sampler {
 };
 
 /// Replays of a graph of one operation and of a graph of K: the slope is the time an operation.
-/// Each group of samples has instances of its own, replayed once before the first sample.
+/// Each group of samples has graphs of its own, captured for it and replayed once before the first sample: instances of
+/// one graph differ by some tenths of a percent for as long as they live.
 class GraphSampler final : public Sampler {
  public:
   using Sampler::Sampler;
   void prepare() override;
   void open() override;
   void sample(Samples& out, const Hooks& hooks = {}) override;
+  void audit(const Hooks& hooks) override;
 
  private:
-  [[nodiscard]] GatedSpan replay(Graph& graph, double& launch_us, const std::function<void()>& before);
+  void capture();
+  [[nodiscard]] GatedSpan replay(Graph& graph, double& launch_us, const Hooks& hooks);
   std::unique_ptr<Graph> one_, many_;
   int operations_ = 0;
   int audits_ = 0;
@@ -121,7 +126,8 @@ class HostSampler final : public Sampler {
   void sample(Samples& out, const Hooks& hooks = {}) override;
 };
 
-/// As EventSampler under a CUPTI trace: the durations of the kernels that the operation ran.
+/// As EventSampler under a CUPTI trace: the durations of the kernels that the operation ran. Throws WrongError where
+/// one of them ran out of the stream's order, or where another thread enqueued it.
 class KernelSampler final : public Sampler {
  public:
   KernelSampler(Device& device, Launch& launch) : Sampler{device, launch}, untraced_{device, launch} {}
@@ -129,6 +135,7 @@ class KernelSampler final : public Sampler {
   void open() override;
   void close() override;
   void sample(Samples& out, const Hooks& hooks = {}) override;
+  void audit(const Hooks& hooks) override { sample(audited_, hooks); }
 
  private:
   struct Pending {
@@ -139,6 +146,7 @@ class KernelSampler final : public Sampler {
   double delay_us_ = 0;             ///< longer than without the tracer, which makes every call slower
   std::vector<double> outside_us_;  ///< spans without the tracer, just before it starts
   std::vector<Pending> pending_;    ///< sample k carries mark k + 1
+  Samples audited_;                 ///< whose times nobody asks for
 };
 
 [[nodiscard]] std::unique_ptr<Sampler> make_sampler(TimingMode mode, Device& device, Launch& launch);
@@ -153,7 +161,8 @@ inline constexpr int host_variant_samples = 20;
 /// The nearest picosecond, for times an operation that are quotients of measured spans.
 [[nodiscard]] double whole_ps(double us);
 
-[[nodiscard]] GatedSpan gated_span(Device& device, double delay_us, const std::function<void()>& body);
+[[nodiscard]] GatedSpan gated_span(Device& device, double delay_us, const std::function<void()>& body,
+                                   const Hooks& hooks = {});
 /// Median span of three gated operations: what pilots size their batches by.
 [[nodiscard]] double pilot_span_us(Device& device, Launch& launch);
 /// A delay that covers enqueueing stamps and body, with room to spare.

@@ -236,6 +236,7 @@ Json assemble_store(const std::vector<Json>& entries) {
   Json floors = Json::array();
   Json device_state = Json::array();
   Json proofs = Json::array();
+  Json admissions = Json::array();
   Json end = nullptr;
   for (const auto& entry : entries) {
     const auto& kind = entry.at("kind");
@@ -243,6 +244,7 @@ Json assemble_store(const std::vector<Json>& entries) {
     if (kind == "gate") gates.push_back(without_kind(entry));
     if (kind == "floor") floors.push_back(without_kind(entry));
     if (kind == "device") device_state.push_back(without_kind(entry));
+    if (kind == "admission") admissions.push_back(without_kind(entry));
     if (kind == "proof") proofs.push_back(without_kind(entry));
     if (kind == "end") end = without_kind(entry);
     if (kind != "row") continue;
@@ -291,6 +293,7 @@ Json assemble_store(const std::vector<Json>& entries) {
   mage["unavailable"] = std::move(unavailable);
   mage["failed"] = std::move(failed);
   mage["aggregates"] = aggregates(groups, header.at("device"));
+  mage["admissions"] = std::move(admissions);
   mage["gates"] = std::move(gates);
   mage["floors"] = std::move(floors);
   mage["device_state"] = std::move(device_state);

@@ -12,7 +12,7 @@ namespace mage {
 
 inline constexpr const char* store_schema = "mage_bench/store/1";
 /// Raised where the same row of the same program would come to another figure; docs/store.md says what changed.
-inline constexpr int measuring_protocol = 2;
+inline constexpr int measuring_protocol = 3;
 /// Of a journal's name, after that of its store.
 inline constexpr std::string_view journal_suffix = ".journal.jsonl";
 
@@ -25,9 +25,11 @@ inline constexpr const char* clock_unsettled = "clock_unsettled";
 inline constexpr const char* counter_example = "counter_example";
 inline constexpr const char* fewer_samples = "fewer_samples";
 inline constexpr const char* floor_dominated = "floor_dominated";
+inline constexpr const char* gains_by_repetition = "gains_by_repetition";
 inline constexpr const char* gate_missed = "gate_missed";
 inline constexpr const char* launch_bound = "launch_bound";
 inline constexpr const char* missing_rounds = "missing_rounds";
+inline constexpr const char* persisting_l2_denied = "persisting_l2_denied";
 inline constexpr const char* perturbed = "perturbed";
 inline constexpr const char* throttled = "throttled";
 inline constexpr const char* unstable = "unstable";

@@ -43,7 +43,7 @@ endfunction()
 
 mage_header_test(core include "mage_bench/*.hpp" "mage_bench/*.cuh")
 mage_header_test(kernels src "kernels/*/*.hpp" "kernels/*/*.cuh" "reference/*.hpp" "core/*.hpp")
-mage_header_test(bench . "bench/*.hpp" "bench/selftest/*.hpp")
+mage_header_test(bench . "bench/*.hpp" "bench/admission/*.hpp" "bench/selftest/*.hpp")
 mage_header_test(tools . "tools/compare/*.hpp")
 mage_header_test(test . "test/support/*.hpp")
 if(MAGE_CUDA)

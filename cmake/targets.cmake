@@ -103,7 +103,7 @@ target_link_libraries(mage_generated PRIVATE mage_bench_headers)
 add_dependencies(mage_generated mage_refresh_build_info)
 
 # measure
-mage_glob(mage_measure_files "bench/*.cpp" "bench/selftest/*.cpp")
+mage_glob(mage_measure_files "bench/*.cpp" "bench/admission/*.cpp" "bench/selftest/*.cpp")
 list(FILTER mage_measure_files EXCLUDE REGEX "/bench/main\\.cpp$")
 mage_object_library(mage_measure ${mage_measure_files})
 target_link_libraries(
@@ -119,6 +119,35 @@ target_link_libraries(
     ${CMAKE_DL_LIBS}
 )
 
+# code hashes: what an admission is remembered by
+set(mage_harness_objects "$<TARGET_OBJECTS:mage_measure>")
+set(mage_harness_objects "$<FILTER:${mage_harness_objects},INCLUDE,/bench/(admission/|audits|gate|samplers?)>")
+file(
+  GENERATE OUTPUT "${mage_generated_dir}/code_hashes.txt"
+  CONTENT
+    "$<JOIN:$<TARGET_OBJECTS:mage_kernels>;$<TARGET_OBJECTS:mage_reference>;$<TARGET_OBJECTS:mage_core>;$<TARGET_OBJECTS:mage_device>;${mage_harness_objects},
+>
+"
+)
+add_custom_command(
+  OUTPUT "${mage_generated_dir}/code_hashes.cpp"
+  COMMAND
+    ${CMAKE_COMMAND} "-DLIST=${mage_generated_dir}/code_hashes.txt" "-DOUTPUT=${mage_generated_dir}/code_hashes.cpp" -P
+    "${PROJECT_SOURCE_DIR}/cmake/code_hashes.cmake"
+  DEPENDS
+    $<TARGET_OBJECTS:mage_kernels>
+    $<TARGET_OBJECTS:mage_reference>
+    $<TARGET_OBJECTS:mage_core>
+    $<TARGET_OBJECTS:mage_device>
+    $<TARGET_OBJECTS:mage_measure>
+    "${mage_generated_dir}/code_hashes.txt"
+    "${PROJECT_SOURCE_DIR}/cmake/code_hashes.cmake"
+  COMMENT "Hashing machine code"
+  VERBATIM
+)
+mage_object_library(mage_code_hashes "${mage_generated_dir}/code_hashes.cpp")
+target_link_libraries(mage_code_hashes PRIVATE mage_public_headers)
+
 set(
   mage_layers
   mage_core
@@ -127,6 +156,7 @@ set(
   mage_reference
   mage_generated
   mage_measure
+  mage_code_hashes
 )
 
 if(EXISTS "${PROJECT_SOURCE_DIR}/bench/main.cpp")

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "bench/admission/chain.hpp"
 #include "mage_bench/registry.hpp"
-#include "test/chain/chain.hpp"
 #include "test/chain/dependents.hpp"
 #include "test/support/fake_device.hpp"
 #include "test/support/gpu.hpp"
@@ -22,9 +22,6 @@
 namespace mage {
 namespace {
 
-using test::AllocateShared;
-using test::Chained;
-using test::check_chain;
 using test::Early;
 using test::FakeDevice;
 using test::Where;
@@ -36,7 +33,7 @@ constexpr const char* problems[]{"64x1024", "1x4096", "37x515-o1", "600x768", "1
 bool has_links(const Family& family) {
   return std::any_of(std::begin(problems), std::end(problems), [&](const char* name) {
     const auto problem = family.parse(name);
-    return problem && !test::links(family.operands(*problem)).empty();
+    return problem && !links(family.operands(*problem)).empty();
   });
 }
 
@@ -56,26 +53,26 @@ std::vector<const VariantInfo*> repeatable_variants(const Family& family, Where 
   return found;
 }
 
-Chained chained(const Family& family, const AnyProblem& problem, const test::Link& link,
+Chained chained(const Family& family, const AnyProblem& problem, const Link& link,
                 std::function<Launch(const Pointers&)> prepare) {
   return {.operands = family.operands(problem),
           .link = link,
           .prepare = std::move(prepare),
-          .derive = [&family, problem](const Pointers& host) { family.derive(problem, host); }};
+          .derive = [&family, problem](const Pointers& host) { family.derive(problem, host); },
+          .varies = false};
 }
 
-void expect_waits(Device& device, const Family& family, const VariantInfo& variant, AllocateShared allocate_x,
-                  int repetitions) {
+void expect_waits(Device& device, const Family& family, const VariantInfo& variant, int repetitions) {
   int checked = 0;
   for (const auto* name : problems) {
     const auto problem = family.parse(name);
     if (!problem || !accepts(variant, *problem)) continue;
     const auto operands = family.operands(*problem);
-    for (const auto& link : test::links(operands)) {
+    for (const auto& link : links(operands)) {
       const auto call = [&](const Pointers& pointers) {
         return prepare(variant, *problem, family.bind(*problem, pointers));
       };
-      const auto verdict = check_chain(device, chained(family, *problem, link, call), allocate_x, repetitions);
+      const auto verdict = check_chain(device, chained(family, *problem, link, call), repetitions);
       EXPECT_TRUE(verdict.ok()) << variant.source << " on " << name << ", " << operands[link.out].name << " to "
                                 << operands[link.in].name << ": " << verdict.reason;
       checked += 1;
@@ -95,7 +92,7 @@ class ChainTest : public testing::TestWithParam<const Family*> {};
 TEST_P(ChainTest, HostVariantsKeepNothingBetweenCalls) {
   const auto device = make_host_device();
   for (const auto* variant : repeatable_variants(*GetParam(), Where::host))
-    expect_waits(*device, *GetParam(), *variant, test::plain_memory, 1);
+    expect_waits(*device, *GetParam(), *variant, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ChainTest, testing::ValuesIn(families_with_links()), family_name);
@@ -119,13 +116,13 @@ class OverlappingDevice final : public FakeDevice {
     synchronize();
     host_->upload(to, from, bytes);
   }
-  void fill(void* to, std::uint32_t pattern, std::size_t words) override {
+  void download(void* to, const void* from, std::size_t bytes) override {
     synchronize();
-    host_->fill(to, pattern, words);
+    host_->download(to, from, bytes);
   }
-  [[nodiscard]] std::uint64_t checksum(const void* from, std::size_t words) override {
+  void fill(void* to, std::uint32_t pattern, std::size_t bytes) override {
     synchronize();
-    return host_->checksum(from, words);
+    host_->fill(to, pattern, bytes);
   }
   void submit(Launch& launch) override { launch(StreamHandle{this}); }
   [[nodiscard]] std::unique_ptr<Graph> capture(Launch& launch, int) override {
@@ -223,12 +220,12 @@ TEST_P(DependentTest, IsToldOnTheModelOfADevice) {
       const auto operands = family->operands(problem);
       // What another call left in scratch is right where a call changes nothing: a copy, or the sum of one row.
       if (GetParam() == Early::second && (!test::computes(*family) || operands[0].rows == 1)) continue;
-      for (const auto& link : test::links(operands)) {
+      for (const auto& link : links(operands)) {
         SCOPED_TRACE(std::string{family->name()} + "/" + name + ", " + operands[link.out].name + " to " +
                      operands[link.in].name);
         OverlappingDevice device;
         const auto verdict =
-            check_chain(device, chained(*family, problem, link, call), test::plain_memory, repetitions);
+            check_chain(device, chained(*family, problem, link, call), repetitions);
         EXPECT_EQ(verdict.broken_on_stream, told) << verdict.reason;
         EXPECT_EQ(verdict.broken_in_graph, told) << verdict.reason;
         EXPECT_EQ(verdict.reason.empty(), told == 0);
@@ -249,7 +246,7 @@ TEST(Links, AreOfOneTypeShapeAndOffset) {
                           {.name = "count", .role = Role::out, .dtype = DType::i32, .rows = 1, .cols = 5},
                           {.name = "turned", .role = Role::out, .rows = 5, .cols = 1}};
   std::vector<std::pair<std::string, std::string>> found;
-  for (const auto& [out, in] : test::links(operands)) found.emplace_back(operands[out].name, operands[in].name);
+  for (const auto& [out, in] : links(operands)) found.emplace_back(operands[out].name, operands[in].name);
   EXPECT_EQ(found, (std::vector<std::pair<std::string, std::string>>{{"y", "x"}, {"sum", "bias"}}));
 }
 
@@ -265,7 +262,7 @@ TEST_P(GpuChainTest, VariantsWaitForTheCallBefore) {
   const auto device = make_cuda_device(0);
   for (const auto* variant : repeatable_variants(*GetParam(), Where::cuda))
     if (device->info().compute_capability >= variant->min_cc)
-      expect_waits(*device, *GetParam(), *variant, test::pinned_memory, test::flake_runs(10));
+      expect_waits(*device, *GetParam(), *variant, test::flake_runs(10));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GpuChainTest, testing::ValuesIn(families_with_links()), family_name);
@@ -281,8 +278,8 @@ TEST_P(GpuDependentTest, IsTold) {
   const auto call = [&](const Pointers& pointers) {
     return test::make_dependent(GetParam(), pointers.at<float>(0), pointers.at<float>(1), 64 * 1024);
   };
-  const Chained chained{.operands = operands, .link = {.out = 1, .in = 0}, .prepare = call, .derive = {}};
-  const auto verdict = check_chain(*device, chained, test::pinned_memory, 20);
+  const Chained chained{.operands = operands, .link = {.out = 1, .in = 0}, .prepare = call, .derive = {}, .varies = false};
+  const auto verdict = check_chain(*device, chained, 20);
   RecordProperty("broken_on_stream", verdict.broken_on_stream);
   RecordProperty("broken_in_graph", verdict.broken_in_graph);
   EXPECT_EQ(verdict.ok(), GetParam() == Early::nothing) << verdict.reason;

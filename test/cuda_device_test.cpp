@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -54,26 +58,34 @@ TEST_F(GpuDevice, AnIndexThatIsNotThereIsRefusedWithTheRange) {
 
 TEST_F(GpuDevice, ChecksumsAreThoseOfTheHost) {
   const auto host = make_host_device();
-  for (const std::size_t words : {1U, 31U, 33U, 1000003U}) {
-    std::vector<std::uint32_t> data(words);
-    for (std::size_t i = 0; i < words; ++i) data[i] = static_cast<std::uint32_t>(i * 2654435761U);
-    void* buffer = device_->allocate(words * 4);
-    device_->upload(buffer, data.data(), words * 4);
-    EXPECT_EQ(device_->checksum(buffer, words), host->checksum(data.data(), words)) << words;
+  for (const std::size_t bytes : {1U, 4U, 127U, 130U, 133U, 4000012U}) {
+    std::vector<std::uint32_t> data((bytes + 3) / 4);
+    for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::uint32_t>((i + 1) * 2654435761U);
+    void* buffer = device_->allocate(data.size() * 4);
+    device_->upload(buffer, data.data(), data.size() * 4);
+    EXPECT_EQ(device_->checksum(buffer, bytes), host->checksum(data.data(), bytes)) << bytes;
     device_->deallocate(buffer);
   }
 }
 
-TEST_F(GpuDevice, FillsWordsAndNoMore) {
-  std::vector<std::uint32_t> data(1000, 7);
-  auto* buffer = static_cast<std::uint32_t*>(device_->allocate(4000));
-  device_->upload(buffer, data.data(), 4000);
-  device_->fill(buffer + 1, 0xABCDU, 997);
-  device_->download(data.data(), buffer, 4000);
-  EXPECT_EQ(data[0], 7U);
-  EXPECT_EQ(data[1], 0xABCDU);
-  EXPECT_EQ(data[997], 0xABCDU);
-  EXPECT_EQ(data[998], 7U);
+TEST_F(GpuDevice, FillsBytesAndNoMoreAndSeesWhatChanged) {
+  const auto host = make_host_device();
+  std::vector<unsigned char> here(4000, 7), there(4000);
+  auto* buffer = static_cast<unsigned char*>(device_->allocate(4000));
+  device_->upload(buffer, here.data(), 4000);
+  host->fill(here.data() + 3, 0x44332211U, 3987);
+  device_->fill(buffer + 3, 0x44332211U, 3987);
+  device_->download(there.data(), buffer, 4000);
+  EXPECT_EQ(there, here);
+  device_->inspect_fill(buffer + 3, 0x44332211U, 3987, 5);
+  EXPECT_EQ(device_->findings().wrong, 0U);
+  device_->fill(buffer + 3989, 0, 1);
+  device_->inspect_fill(buffer + 3, 0x44332211U, 3987, 5);
+  const auto found = device_->findings();
+  EXPECT_EQ(found.wrong, 1U);
+  EXPECT_EQ(found.tag, 5U);
+  EXPECT_EQ(found.element, 3986U);
+  EXPECT_EQ(found.output, Findings::outside);
   device_->deallocate(buffer);
 }
 
@@ -95,7 +107,7 @@ TEST_F(GpuDevice, AMarkedCopyCopiesAndNoMore) {
   void* from = device_->allocate(data.size() * 4);
   void* to = device_->allocate(data.size() * 4);
   device_->upload(from, data.data(), data.size() * 4);
-  device_->fill(to, 7, data.size());
+  device_->fill(to, 7, data.size() * 4);
   cache->marked_copy(to, from, words * 4);
   std::vector<std::uint32_t> copied(data.size());
   device_->download(copied.data(), to, copied.size() * 4);
@@ -164,24 +176,174 @@ TEST_F(GpuDevice, AnOperationOnAnotherStreamLeavesAnEmptyGraph) {
   const auto graph = device_->capture(strays, 1);
   EXPECT_EQ(graph->kernel_nodes() + graph->other_nodes(), 0);
   const auto sampler = make_sampler(TimingMode::graph, *device_, strays);
-  EXPECT_THROW(sampler->prepare(), std::runtime_error);
+  EXPECT_THROW(sampler->prepare(), WrongError);
 }
 
-TEST_F(GpuDevice, SpecklesLieWhereTheHostSaysAndAreCounted) {
-  constexpr std::size_t words = 10007;
+TEST_F(GpuDevice, AnOperationThatForksAndDoesNotJoinIsWrong) {
+  CudaStream other;
+  CudaEvent fork;
+  check(cudaStreamCreateWithFlags(other.put(), cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  check(cudaEventCreateWithFlags(fork.put(), cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  auto inner = device_->empty_launch();
+  Launch strays{[&](StreamHandle stream) {
+    check(cudaEventRecord(fork.get(), cuda_stream(stream)), "cudaEventRecord");
+    check(cudaStreamWaitEvent(other.get(), fork.get(), 0), "cudaStreamWaitEvent");
+    inner(StreamHandle{other.get()});
+    inner(stream);
+  }};
+  EXPECT_THROW(static_cast<void>(device_->capture(strays, 1)), WrongError);
+  auto empty = device_->empty_launch();
+  device_->submit(empty);
+  EXPECT_NO_THROW(device_->synchronize()) << "the stream must not stay in the capture";
+}
+
+/// Operands of an inspection in the memory of `device`, the same on every device.
+struct Inspected {
+  explicit Inspected(Device& device) : owner{device} {
+    std::vector<std::uint32_t> words(count);
+    for (std::size_t i = 0; i < count; ++i) words[i] = 0x3F800000U + static_cast<std::uint32_t>(i);
+    std::vector<InputChange> changes;
+    std::vector<OutputPlace> places;
+    for (std::uint64_t i = 0; i < 50; ++i) changes.push_back({i * 31, {i, i + 1000}});
+    for (std::uint64_t i = 0; i < 300; ++i) {
+      float value = 0;
+      std::memcpy(&value, &words[i * 7], sizeof value);
+      places.push_back({i * 7, {value, value}, {value, value}});
+    }
+    x = put(words), y = put(words), table = put(changes), wanted = put(places);
+    inspection.input_count = inspection.output_count = 1;
+    inspection.inputs[0] = {x, static_cast<const InputChange*>(table), 50, 4};
+    inspection.outputs[0] = {y, static_cast<const OutputPlace*>(wanted), 300, DType::f32};
+  }
+  ~Inspected() {
+    for (void* pointer : {x, y, table, wanted}) owner.deallocate(pointer);
+  }
+  Inspected(const Inspected&) = delete;
+  Inspected& operator=(const Inspected&) = delete;
+
+  template <class T>
+  void* put(const std::vector<T>& values) {
+    void* memory = owner.allocate(values.size() * sizeof(T));
+    owner.upload(memory, values.data(), values.size() * sizeof(T));
+    return memory;
+  }
+  [[nodiscard]] std::vector<std::uint32_t> words(const void* from) const {
+    std::vector<std::uint32_t> read(count);
+    owner.download(read.data(), from, 4 * count);
+    return read;
+  }
+  static constexpr std::size_t count = 5000;
+  Device& owner;
+  void *x, *y, *table, *wanted;
+  Inspection inspection;
+};
+
+TEST_F(GpuDevice, DisturbsInspectsAndSpoilsAsTheHostDoes) {
   const auto host = make_host_device();
-  std::vector<std::uint32_t> here(words, 7);
-  std::vector<std::uint32_t> there(words, 7);
-  void* buffer = device_->allocate(words * 4);
-  device_->upload(buffer, there.data(), words * 4);
-  host->speckle(here.data(), words, 99, 0xABCDU);
-  device_->speckle(buffer, words, 99, 0xABCDU);
-  EXPECT_GT(device_->count_speckles(buffer, words, 99, 0xABCDU), 60);
-  device_->download(there.data(), buffer, words * 4);
-  EXPECT_EQ(there, here);
-  device_->fill(buffer, 1, words);
-  EXPECT_EQ(device_->count_speckles(buffer, words, 99, 0xABCDU), 0);
-  device_->deallocate(buffer);
+  const Inspected here{*host}, there{*device_};
+  for (const int set : {0, 1}) {
+    const Question question{.set = set, .secret = 0x123456789ABCDEFULL + static_cast<std::uint64_t>(set), .tag = 3};
+    for (auto* device : {host.get(), device_.get()}) {
+      const auto& inspected = device == host.get() ? here : there;
+      device->inspect(inspected.inspection, question);
+      EXPECT_EQ(device->findings().wrong, 0U) << "nothing is spoilt yet";
+      device->disturb(inspected.inspection, question);
+      device->inspect(inspected.inspection, question);
+    }
+    const auto wanted = host->findings(), found = device_->findings();
+    EXPECT_GE(found.wrong, 50U) << "of 64 places, some of them the same";
+    EXPECT_EQ(found.wrong, wanted.wrong);
+    EXPECT_EQ(found.tag, 3U);
+    EXPECT_EQ(there.words(there.x), here.words(here.x));
+    EXPECT_EQ(there.words(there.y), here.words(here.y));
+    // Once more makes it whole, since a flipped bit is flipped back.
+    host->disturb(here.inspection, question);
+    device_->disturb_late(there.inspection, question);
+  }
+  host->spoil(here.y, DType::f32, Inspected::count, 99);
+  device_->spoil(there.y, DType::f32, Inspected::count, 99);
+  EXPECT_EQ(there.words(there.y), here.words(here.y));
+}
+
+TEST_F(GpuDevice, JudgesAsTheHostDoes) {
+  const auto host = make_host_device();
+  constexpr std::size_t count = 100003;
+  std::vector<float> got(count);
+  std::vector<double> value(count);
+  std::vector<float> bound(count, 0.5F);
+  for (std::size_t i = 0; i < count; ++i) {
+    value[i] = static_cast<double>(i % 97) - 48;
+    got[i] = static_cast<float>(value[i]) + (i % 1000 == 7 ? 0.75F : 0.25F);
+  }
+  got[10] = std::numeric_limits<float>::quiet_NaN();
+  value[11] = std::numeric_limits<double>::quiet_NaN();
+  got[11] = std::numeric_limits<float>::quiet_NaN();
+  constexpr std::uint32_t poison = 0x7FC12345U;
+  std::memcpy(&got[12], &poison, sizeof poison);
+  host->judge({got.data(), DType::f32, count, value.data(), bound.data(), poison}, 4);
+  const auto wanted = host->findings();
+  const auto put = [&](const auto& values) {
+    void* memory = device_->allocate(values.size() * sizeof values[0]);
+    device_->upload(memory, values.data(), values.size() * sizeof values[0]);
+    return memory;
+  };
+  void *y = put(got), *v = put(value), *b = put(bound);
+  device_->judge({y, DType::f32, count, static_cast<double*>(v), static_cast<float*>(b), poison}, 4);
+  const auto found = device_->findings();
+  EXPECT_EQ(found.wrong, 102U) << "100 of them too far, a NaN, and a word that was never written";
+  EXPECT_EQ(found.wrong, wanted.wrong);
+  EXPECT_EQ(found.untouched, 1U);
+  EXPECT_EQ(found.worst, 0.5);
+  EXPECT_EQ(wanted.worst, 0.5);
+  EXPECT_TRUE(std::isnan(found.squares) && std::isnan(wanted.squares));
+  EXPECT_EQ(found.output, Findings::whole);
+  for (void* pointer : {y, v, b}) device_->deallocate(pointer);
+}
+
+TEST_F(GpuDevice, ScratchIsFilledAndLiesElsewhereEachTime) {
+  std::set<std::size_t> seen;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    device_->place_scratch(seed);
+    const auto scratch = allocate_scratch(1000), more = allocate_scratch(1000);
+    std::vector<unsigned char> bytes(1000);
+    device_->download(bytes.data(), more.get(), 1000);
+    EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](unsigned char byte) { return byte == 0xFF; }));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(scratch.get()) % 256, 0U);
+    ASSERT_EQ(device_->scratch_offsets().size(), 2U);
+    seen.insert(device_->scratch_offsets()[0]);
+    device_->fill(more.get(), 0, 1000);
+  }
+  EXPECT_GE(seen.size(), 19U);
+  device_->place_scratch(7);
+  const auto first = device_->scratch_offsets();
+  static_cast<void>(allocate_scratch(64));
+  const auto once = device_->scratch_offsets();
+  device_->place_scratch(7);
+  static_cast<void>(allocate_scratch(64));
+  EXPECT_EQ(device_->scratch_offsets(), once) << "a seed is a place";
+  EXPECT_TRUE(first.empty());
+}
+
+TEST_F(GpuDevice, SettingsAreReadAndSetBack) {
+  const auto before = device_->settings();
+  ASSERT_GE(before.size(), 5U);
+  check(cudaDeviceSetLimit(cudaLimitStackSize, 4096), "cudaDeviceSetLimit");
+  EXPECT_NE(device_->settings(), before);
+  device_->set_back(before);
+  EXPECT_EQ(device_->settings(), before);
+}
+
+TEST_F(GpuDevice, TwoRunTogetherOnTwoStreams) {
+  std::set<void*> streams;
+  Launch one{[&](StreamHandle stream) { streams.insert(cuda_stream(stream)); }};
+  int calls = 0;
+  Launch other{[&](StreamHandle stream) {
+    streams.insert(cuda_stream(stream));
+    ++calls;
+  }};
+  device_->trials()->run_together(one, other, 5);
+  EXPECT_EQ(streams.size(), 2U);
+  EXPECT_EQ(calls, 5);
 }
 
 TEST_F(GpuDevice, StreamsChangeAndComeBack) {
@@ -210,8 +372,10 @@ TEST_F(GpuDevice, AGraphHoldsEveryOperation) {
   EXPECT_EQ(graph->kernel_nodes(), 7);
   EXPECT_EQ(graph->other_nodes(), 0);
   EXPECT_GT(graph->instantiate_us(), 0);
+  EXPECT_EQ(graph->nodes().size(), 7U);
+  EXPECT_NE(graph->nodes().front().find("mage_harness_empty"), std::string::npos) << graph->nodes().front();
+  EXPECT_EQ(graph->nodes().front(), graph->nodes().back());
   device_->replay(*graph);
-  device_->renew(*graph);
   device_->replay(*graph);
   EXPECT_NO_THROW(device_->synchronize());
 }

@@ -322,7 +322,7 @@ TEST_F(GpuCuptiTrace, CopiesAndFillsOfAnOperationAreSeen) {
   device_->upload(memory, host.data(), host.size() * sizeof host[0]);
   device_->trace_start();
   device_->trace_mark(4);
-  static_cast<void>(device_->checksum(memory, host.size()));  // a fill, a kernel, a copy to the host
+  static_cast<void>(device_->checksum(memory, host.size() * sizeof host[0]));  // a fill, a kernel, a copy to the host
   const auto records = device_->trace_stop();
   device_->deallocate(memory);
   ASSERT_EQ(marks_of(records), (std::vector<std::uint64_t>{4, 4, 4}));

@@ -29,11 +29,17 @@ struct OneSample {
   Samples samples;
 };
 
-Hooks poison(FakeDevice& device) {
-  return {.speckle = {}, .poison = [&device] { device.actions.emplace_back("poison"); }};
+/// All three, by name.
+Hooks hooks(FakeDevice& device) {
+  const auto note = [&device](const char* name) { return [&device, name] { device.actions.emplace_back(name); }; };
+  return {.spoil = note("spoil"), .before = note("before"), .after = note("after")};
 }
-Hooks speckle(FakeDevice& device) {
-  return {.speckle = [&device] { device.actions.emplace_back("speckle"); }, .poison = {}};
+
+/// What an audit does after prepare(), with the hooks.
+Actions audited(Sampler& sampler, FakeDevice& device) {
+  device.actions.clear();
+  sampler.audit(hooks(device));
+  return device.actions;
 }
 
 TEST(EventSampler, RunsTheOperationUntimedThenBehindADelay) {
@@ -45,11 +51,12 @@ TEST(EventSampler, RunsTheOperationUntimedThenBehindADelay) {
   EXPECT_EQ(one.samples.gate_missed, 0);
 }
 
-TEST(EventSampler, PoisonsBetweenTheUntimedAndTheTimedOperation) {
+// Behind the delay: what another stream did meanwhile is undone. Right behind the end: what is not done then is not done.
+TEST(EventSampler, DisturbsBehindTheDelayAndInspectsBehindTheEnd) {
   FakeDevice device;
-  const OneSample one{TimingMode::event, device, poison(device)};
-  EXPECT_EQ(device.actions, (Actions{"submit", "poison", "delay", "record begin", "submit", "record end", "reached?",
-                                     "synchronize", "elapsed"}));
+  const OneSample one{TimingMode::event, device, hooks(device)};
+  EXPECT_EQ(device.actions, (Actions{"spoil", "submit", "delay", "before", "record begin", "submit", "record end",
+                                     "reached?", "after", "synchronize", "elapsed"}));
 }
 
 TEST(EventSampler, CountsAMissedGateAndKeepsTheSample) {
@@ -79,15 +86,15 @@ TEST(EventColdSampler, TheFlushIsTheGate) {
   FakeDevice device;
   const OneSample one{TimingMode::event_cold, device};
   EXPECT_EQ(device.actions,
-            (Actions{"submit", "flush", "record begin", "submit", "record end", "reached?", "synchronize", "elapsed"}));
+            (Actions{"flush", "record begin", "submit", "record end", "reached?", "synchronize", "elapsed"}));
   EXPECT_EQ(one.samples.us, std::vector<double>{device.operation_us});
 }
 
-TEST(EventColdSampler, PoisonsBeforeTheFlush) {
+TEST(EventColdSampler, SpoilsBeforeTheFlushAndDisturbsBehindIt) {
   FakeDevice device;
-  const OneSample one{TimingMode::event_cold, device, poison(device)};
-  EXPECT_EQ(device.actions[1], "poison");
-  EXPECT_EQ(device.actions[2], "flush");
+  const OneSample one{TimingMode::event_cold, device, hooks(device)};
+  EXPECT_EQ(device.actions, (Actions{"spoil", "flush", "before", "record begin", "submit", "record end", "reached?",
+                                     "after", "synchronize", "elapsed"}));
 }
 
 TEST(EventColdSampler, CountsAMissedGate) {
@@ -99,53 +106,52 @@ TEST(EventColdSampler, CountsAMissedGate) {
 
 TEST(BatchSampler, TakesOneAndTwoBatchesAndReportsTheSlope) {
   FakeDevice device;
-  device.operation_us = 130;  // 400 us of them are about 3
+  device.operation_us = 65;  // 200 us of them are about 3
   device.stamp_us = 1;
   const OneSample one{TimingMode::batch, device};
-  EXPECT_EQ(device.actions, (Actions{"submit",     "delay",    "record begin", "submit",  "submit", "submit",
-                                     "record end", "reached?", "synchronize",  "elapsed", "delay",  "record begin",
-                                     "submit",     "submit",   "submit",       "submit",  "submit", "submit",
-                                     "record end", "reached?", "synchronize",  "elapsed"}));
-  EXPECT_DOUBLE_EQ(one.samples.us.at(0), 130);
-  EXPECT_DOUBLE_EQ(one.samples.parts.at("span_n_us").at(0), 391);
-  EXPECT_DOUBLE_EQ(one.samples.parts.at("span_2n_us").at(0), 781);
+  const Actions begin{"delay", "record begin"}, end{"record end", "reached?", "synchronize", "elapsed"};
+  Actions wanted{"submit"};
+  for (const int operations : {1, 3, 6}) {
+    wanted.insert(wanted.end(), begin.begin(), begin.end());
+    wanted.insert(wanted.end(), static_cast<std::size_t>(operations), "submit");
+    wanted.insert(wanted.end(), end.begin(), end.end());
+  }
+  EXPECT_EQ(device.actions, wanted);
+  EXPECT_DOUBLE_EQ(one.samples.us.at(0), 65);
+  EXPECT_DOUBLE_EQ(one.samples.parts.at("span_1_us").at(0), 66);
+  EXPECT_DOUBLE_EQ(one.samples.parts.at("span_n_us").at(0), 196);
+  EXPECT_DOUBLE_EQ(one.samples.parts.at("span_2n_us").at(0), 391);
   EXPECT_DOUBLE_EQ(one.samples.parts.at("intercept_us").at(0), 1);
   EXPECT_DOUBLE_EQ(one.samples.figures.at("operations_n"), 3);
   EXPECT_EQ(one.samples.launch_bound, 0);
 }
 
-TEST(BatchSampler, PoisonsBeforeTheLastOperation) {
+TEST(BatchSampler, DisturbsAndInspectsAroundEachBatch) {
   FakeDevice device;
-  device.operation_us = 400;
-  const OneSample one{TimingMode::batch, device, poison(device)};
-  EXPECT_EQ(device.actions, (Actions{"submit", "delay", "record begin", "submit", "record end", "reached?",
-                                     "synchronize", "elapsed", "delay", "record begin", "submit", "poison", "submit",
-                                     "record end", "reached?", "synchronize", "elapsed"}));
+  device.operation_us = 200;
+  const OneSample one{TimingMode::batch, device, hooks(device)};
+  Actions wanted{"spoil", "submit"};
+  for (const int operations : {1, 1, 2}) {
+    for (const char* action : {"delay", "before", "record begin"}) wanted.emplace_back(action);
+    wanted.insert(wanted.end(), static_cast<std::size_t>(operations), "submit");
+    for (const char* action : {"record end", "reached?", "after", "synchronize", "elapsed"}) wanted.emplace_back(action);
+  }
+  EXPECT_EQ(device.actions, wanted);
 }
 
-TEST(BatchSampler, SpecklesBeforeBothBatchesAndOutsideThem) {
+TEST(BatchSampler, AnAuditHasTheHooksAroundEachOperationOfAnEvenAndThenAnOddNumber) {
   FakeDevice device;
-  device.operation_us = 400;
-  const OneSample one{TimingMode::batch, device, speckle(device)};
-  EXPECT_EQ(device.actions, (Actions{"submit", "speckle", "delay", "record begin", "submit", "record end", "reached?",
-                                     "synchronize", "elapsed", "speckle", "delay", "record begin", "submit", "submit",
-                                     "record end", "reached?", "synchronize", "elapsed"}));
-}
-
-TEST(BatchSampler, ASecondAuditStopsOneCallEarlier) {
-  FakeDevice device;
-  device.operation_us = 130;
+  device.operation_us = 65;
   Launch launch{[](StreamHandle) {}};
   const auto sampler = make_sampler(TimingMode::batch, device, launch);
   sampler->prepare();
-  std::vector<std::ptrdiff_t> submits;
-  for (int audit = 0; audit < 2; ++audit) {
-    device.actions.clear();
-    Samples samples;
-    sampler->sample(samples, poison(device));
-    submits.push_back(std::count(device.actions.begin(), device.actions.end(), "submit"));
+  for (const std::size_t operations : {4U, 3U, 4U}) {
+    Actions wanted{"delay"};
+    for (std::size_t i = 0; i < operations; ++i)
+      for (const char* action : {"spoil", "before", "submit", "after"}) wanted.emplace_back(action);
+    wanted.emplace_back("synchronize");
+    EXPECT_EQ(audited(*sampler, device), wanted);
   }
-  EXPECT_EQ(submits, (std::vector<std::ptrdiff_t>{1 + 3 + 6, 1 + 3 + 5}));
 }
 
 TEST(BatchSampler, ABatchOfEmptiesIsLaunchBound) {
@@ -158,60 +164,63 @@ TEST(BatchSampler, ABatchOfEmptiesIsLaunchBound) {
   EXPECT_NEAR(one.samples.us.at(0), 4, 1e-9) << "the slope of a starved stream is the host's launch rate";
 }
 
-TEST(GraphSampler, EachGroupOfSamplesHasInstancesOfItsOwn) {
+TEST(GraphSampler, EachGroupOfSamplesHasGraphsOfItsOwn) {
   FakeDevice device;
-  device.operation_us = 200;
+  device.operation_us = 80;
   const OneSample one{TimingMode::graph, device};
   const Actions head{device.actions.begin(), device.actions.begin() + 4};
-  EXPECT_EQ(head, (Actions{"renew 1", "replay 1", "renew 5", "replay 5"}));
+  EXPECT_EQ(head, (Actions{"capture 1", "capture 5", "replay 1", "replay 5"}));
 }
 
 TEST(GraphSampler, ReplaysAGraphOfOneAndAGraphOfMany) {
   FakeDevice device;
-  device.operation_us = 200;
+  device.operation_us = 80;
   const OneSample one{TimingMode::graph, device};
   const Actions tail{device.actions.begin() + 4, device.actions.end()};
   EXPECT_EQ(tail, (Actions{"replay 1", "delay", "record begin", "replay 1", "record end", "reached?", "synchronize",
                            "elapsed", "delay", "record begin", "replay 5", "record end", "reached?", "synchronize",
                            "elapsed"}));
-  EXPECT_DOUBLE_EQ(one.samples.us.at(0), 200);
-  EXPECT_DOUBLE_EQ(one.samples.parts.at("replay_latency_us").at(0), 200);
-  EXPECT_DOUBLE_EQ(one.samples.parts.at("span_k_us").at(0), 1000);
+  EXPECT_DOUBLE_EQ(one.samples.us.at(0), 80);
+  EXPECT_DOUBLE_EQ(one.samples.parts.at("replay_latency_us").at(0), 80);
+  EXPECT_DOUBLE_EQ(one.samples.parts.at("span_k_us").at(0), 400);
   EXPECT_DOUBLE_EQ(one.samples.parts.at("launch_us").at(0), device.enqueue_us);
   EXPECT_DOUBLE_EQ(one.samples.figures.at("operations_k"), 5);
   EXPECT_DOUBLE_EQ(one.samples.figures.at("instantiate_us"), 77);
 }
 
-TEST(GraphSampler, PoisonsBeforeTheLastReplay) {
+TEST(GraphSampler, DisturbsAndInspectsAroundBothGraphs) {
   FakeDevice device;
-  device.operation_us = 200;
-  const OneSample one{TimingMode::graph, device, poison(device)};
-  const Actions tail{device.actions.begin() + 12, device.actions.begin() + 16};
-  EXPECT_EQ(tail, (Actions{"poison", "delay", "record begin", "replay 5"}));
+  device.operation_us = 80;
+  const OneSample one{TimingMode::graph, device, hooks(device)};
+  const Actions tail{device.actions.begin() + 4, device.actions.end()};
+  Actions wanted{"spoil", "replay 1"};
+  for (const char* replay : {"replay 1", "replay 5"})
+    for (const char* action : {"delay", "before", "record begin", replay, "record end", "reached?", "after",
+                               "synchronize", "elapsed"})
+      wanted.emplace_back(action);
+  EXPECT_EQ(tail, wanted);
 }
 
-TEST(GraphSampler, ASecondAuditChecksTheGraphOfOne) {
+TEST(GraphSampler, AnAuditIsAGraphWithTheHooksAroundEachOperation) {
   FakeDevice device;
-  device.operation_us = 200;
-  Launch launch{[](StreamHandle) {}};
+  device.operation_us = 80;
+  Launch launch{[&device](StreamHandle) { device.actions.emplace_back("operation"); }};
   const auto sampler = make_sampler(TimingMode::graph, device, launch);
   sampler->prepare();
-  Samples samples;
-  sampler->sample(samples, poison(device));
-  device.actions.clear();
-  sampler->sample(samples, poison(device));
-  const auto poisoned = std::find(device.actions.begin(), device.actions.end(), "poison");
-  const Actions tail{poisoned, poisoned + 4};
-  EXPECT_EQ(tail, (Actions{"poison", "delay", "record begin", "replay 1"}));
+  // What this device is given to capture is called once, to see what is in it.
+  device.on_capture = [](Launch& captured) { captured(StreamHandle{}); };
+  for (const char* capture : {"capture 4", "capture 3"})
+    EXPECT_EQ(audited(*sampler, device),
+              (Actions{capture, "spoil", "before", "operation", "after", std::string{"replay "} + capture[8],
+                       "synchronize"}));
 }
 
-TEST(GraphSampler, SpecklesBeforeBothGraphs) {
+TEST(GraphSampler, RefusesOtherKernelsInALongerGraph) {
   FakeDevice device;
-  device.operation_us = 200;
-  const OneSample one{TimingMode::graph, device, speckle(device)};
-  EXPECT_EQ(std::count(device.actions.begin(), device.actions.end(), "speckle"), 2);
-  EXPECT_EQ(device.actions[5], "speckle");
-  EXPECT_EQ(device.actions[13], "speckle");
+  device.odd_node = "another kernel";
+  Launch launch{[](StreamHandle) {}};
+  const auto sampler = make_sampler(TimingMode::graph, device, launch);
+  EXPECT_THROW(sampler->prepare(), WrongError);
 }
 
 TEST(GraphSampler, RefusesAnEmptyGraph) {
@@ -219,7 +228,7 @@ TEST(GraphSampler, RefusesAnEmptyGraph) {
   device.kernels_per_operation = 0;
   Launch launch{[](StreamHandle) {}};
   const auto sampler = make_sampler(TimingMode::graph, device, launch);
-  EXPECT_THROW(sampler->prepare(), std::runtime_error);
+  EXPECT_THROW(sampler->prepare(), WrongError);
 }
 
 TEST(GraphSampler, RefusesAnOperationThatSkipsWork) {
@@ -227,7 +236,7 @@ TEST(GraphSampler, RefusesAnOperationThatSkipsWork) {
   device.nodes_missing = 3;
   Launch launch{[](StreamHandle) {}};
   const auto sampler = make_sampler(TimingMode::graph, device, launch);
-  EXPECT_THROW(sampler->prepare(), std::runtime_error);
+  EXPECT_THROW(sampler->prepare(), WrongError);
 }
 
 TEST(GraphSampler, SaysThatACaptureIsIllegal) {
@@ -251,17 +260,18 @@ TEST(HostSampler, NoGateNoStamps) {
   EXPECT_DOUBLE_EQ(one.samples.parts.at("submit_us").at(0), device.enqueue_us);
 }
 
-TEST(HostSampler, WaitsForThePoisonBeforeTheClockStarts) {
+TEST(HostSampler, WaitsForWhatIsBeforeTheClockStarts) {
   FakeDevice device;
-  const OneSample one{TimingMode::host, device, poison(device)};
-  EXPECT_EQ(device.actions, (Actions{"poison", "synchronize", "submit", "synchronize"}));
+  const OneSample one{TimingMode::host, device, hooks(device)};
+  EXPECT_EQ(device.actions, (Actions{"spoil", "before", "synchronize", "submit", "synchronize", "after"}));
 }
 
-TEST(KernelSampler, MarksTheTimedOperationOnly) {
+// The untimed operation has a mark of its own: a kernel without any is nobody's.
+TEST(KernelSampler, MarksTheTimedOperation) {
   FakeDevice device;
   const OneSample one{TimingMode::kernel, device};
-  const Actions tail{device.actions.end() - 12, device.actions.end()};
-  EXPECT_EQ(tail, (Actions{"trace start", "submit", "delay", "record begin", "mark 1", "submit", "mark 0", "record end",
+  const Actions tail{device.actions.end() - 14, device.actions.end()};
+  EXPECT_EQ(tail, (Actions{"trace start", "mark 4611686018427387904", "submit", "mark 0", "delay", "record begin", "mark 1", "submit", "mark 0", "record end",
                            "reached?", "synchronize", "elapsed", "trace stop"}));
   EXPECT_EQ(one.samples.us, std::vector<double>{device.operation_us});
   EXPECT_EQ(one.samples.kernels, std::vector<std::string>{"kernel_0"});

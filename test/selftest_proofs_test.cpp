@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/selftest/child_process.hpp"
+#include "bench/child_process.hpp"
 #include "bench/selftest/failures.hpp"
 #include "bench/selftest/proof.hpp"
 #include "bench/selftest/selftest.hpp"

@@ -281,7 +281,7 @@ TEST_F(SelfTestSimulated, EachRoundHasAStreamAndGraphsOfItsOwn) {
   const std::set<int> used(simulated_->streams.begin(), simulated_->streams.end());
   EXPECT_EQ(used, (std::set<int>{0, 1, 2}));
   // Two durations, six variants, two trials of twelve rounds, two graphs, and the audit and gates beside.
-  EXPECT_GE(simulated_->renewals, 2 * 6 * 2 * 12 * 2);
+  EXPECT_GE(simulated_->captures, 2 * 6 * 2 * 12 * 2);
 }
 TEST_F(SelfTestSimulated, KnownDurationHolds) { expect(Outcome::passed, known_duration, 13); }
 TEST_F(SelfTestSimulated, KnownDurationNoticesAClockThatIsFast) {

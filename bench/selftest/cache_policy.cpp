@@ -120,7 +120,7 @@ class CachePolicy {
   void dirty_lines() {
     constexpr std::array<std::size_t, 4> sizes{1 * mebibyte, 8 * mebibyte, 16 * mebibyte, 64 * mebibyte};
     const DeviceMemory from{device_, sizes.back()}, to{device_, sizes.back()};
-    device_.fill(from.get(), 0x2545F491U, sizes.back() / sizeof(std::uint32_t));
+    device_.fill(from.get(), 0x2545F491U, sizes.back());
     using DirtyFlush = CacheExperiments::DirtyFlush;
     const std::array ways{FlushWay{"memset_us", [this] { cache_.dirty_flush(DirtyFlush::memset); }},
                           FlushWay{"write_sweep_us", [this] { cache_.dirty_flush(DirtyFlush::write_sweep); }},
@@ -128,7 +128,7 @@ class CachePolicy {
     Json data = Json::array();
     for (const auto bytes : sizes) {
       std::array<std::vector<double>, ways.size()> spans;
-      const auto copy = [&] { cache_.copy(to.get(), from.get(), bytes); };
+      const auto copy = [&] { device_.copy(to.get(), from.get(), bytes); };
       copy();
       for (const auto& way : ways) way.enqueue();  // what loads modules does so here, not inside a gate
       for (int i = 0; i < samples_ && !context_.interrupted(); ++i)
@@ -162,7 +162,7 @@ class CachePolicy {
   void cold_and_warm() {
     const DeviceMemory memory{device_, half_l2()};
     const auto read = [&] { cache_.read(memory.get(), half_l2()); };
-    device_.fill(memory.get(), 0x2545F491U, half_l2() / sizeof(std::uint32_t));
+    device_.fill(memory.get(), 0x2545F491U, half_l2());
     std::vector<double> cold_us, warm_us;
     for (int i = 0; i < samples_ && !context_.interrupted(); ++i) {
       cold_us.push_back(span_us([this] { device_.flush_l2(); }, read));
@@ -184,7 +184,7 @@ class CachePolicy {
     const DeviceMemory memory{device_, half_l2()};
     const auto read = [&] { cache_.read(memory.get(), half_l2()); };
     const auto flush = [this] { device_.flush_l2(); };
-    device_.fill(memory.get(), 0x2545F491U, half_l2() / sizeof(std::uint32_t));
+    device_.fill(memory.get(), 0x2545F491U, half_l2());
     std::vector<double> before_us, inside_us, after_us;
     for (int i = 0; i < samples_ && !context_.interrupted(); ++i) before_us.push_back(span_us(flush, read));
     std::size_t granted = 0;
@@ -240,7 +240,7 @@ class CachePolicy {
     Samples alone, filled, warmed, discarded;
     SamplerGroup group{sampler};
     const auto fill = [&] {
-      for (const auto* memory : {&from, &to}) device_.fill(memory->get(), 0x2545F491U, bytes / sizeof(std::uint32_t));
+      for (const auto* memory : {&from, &to}) device_.fill(memory->get(), 0x2545F491U, bytes);
     };
     warm_up(device_, sampler, discarded);
     for (int i = 0; i < samples_ && !context_.interrupted(); ++i) sampler.sample(alone);

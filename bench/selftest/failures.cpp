@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "bench/journal.hpp"
-#include "bench/selftest/child_process.hpp"
+#include "bench/child_process.hpp"
 #include "bench/selftest/subject.hpp"
 #include "bench/store.hpp"
 

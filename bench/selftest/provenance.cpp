@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "bench/comparison.hpp"
-#include "bench/selftest/child_process.hpp"
+#include "bench/child_process.hpp"
 #include "bench/selftest/proof.hpp"
 #include "bench/selftest/subject.hpp"
 #include "bench/sha256.hpp"

@@ -53,7 +53,7 @@ SpinFamily::SpinFamily(Device& device, std::vector<SpinVariant> variants)
     infos_.push_back(std::move(info));
   }
   stamps_ = static_cast<std::uint64_t*>(device_.allocate(2 * most_variants * sizeof(std::uint64_t)));
-  device_.fill(stamps_, 0, 4 * most_variants);
+  device_.fill(stamps_, 0, sizeof(std::uint32_t) * 4 * most_variants);
 }
 
 SpinFamily::~SpinFamily() { device_.deallocate(stamps_); }

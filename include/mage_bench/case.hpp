@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// One problem on one device: inputs, poisoned and fenced outputs, expected values. The gate lives here.
+// One problem on one device: inputs, fenced outputs, and every way to find out that an operation is wrong.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mage_bench/device.hpp"
+#include "mage_bench/oracle.hpp"
 #include "mage_bench/registry.hpp"
 
 namespace mage {
@@ -25,82 +29,111 @@ struct Verdict {
 };
 
 /// Compares one output with what it must be, in parallel. NaN-safe: passes on `error <= bound` only.
-/// `poison` counts the words that were never written.
+/// `poison` counts the words that were never written; 0: none is looked for.
 [[nodiscard]] Verdict compare(const Operand& operand, const void* got, const ExpectedTensor& expected,
                               std::uint32_t poison);
 
-/// Inputs and expected values of one problem, on the host: made once, shared by the cases of every device.
-class Oracle {
- public:
-  /// `input_epoch` picks the input values: epoch 0 is the problem's own seed, every other epoch other values of the
-  /// same distribution.
-  Oracle(const Family& family, AnyProblem problem, std::uint32_t input_epoch = 0);
-  /// New input values and their reference. Every Case of this oracle needs reload() afterwards.
-  void refresh(std::uint32_t input_epoch);
+/// Over how many bytes the place of an operand is drawn where it is measured.
+inline constexpr std::size_t device_slack_bytes = std::size_t{8} << 20U;
+inline constexpr std::size_t host_slack_bytes = std::size_t{128} << 10U;  // fences are read behind every call there
 
-  [[nodiscard]] const Family& family() const { return family_; }
-  [[nodiscard]] const AnyProblem& problem() const { return problem_; }
-  [[nodiscard]] const Operands& operands() const { return operands_; }
-  /// Bytes of input operand `index`; empty for an output.
-  [[nodiscard]] const std::vector<std::byte>& input(std::size_t index) const { return inputs_.at(index); }
-  [[nodiscard]] const Expected& expected() const { return expected_; }
-
- private:
-  const Family& family_;
-  AnyProblem problem_;
-  Operands operands_;
-  std::vector<std::vector<std::byte>> inputs_;
-  Expected expected_;
+struct CaseOptions {
+  std::size_t slack_bytes = 0;           ///< over which place() draws where an operand lies; 0: it cannot
+  std::optional<Trials::Border> border;  ///< set: operands begin or end where nobody may read or write
+  std::uint64_t secret = 1;              ///< what disturb() and spoil() do follows from it and from nothing else
 };
 
 class Case {
  public:
   /// Allocates fenced buffers and uploads the inputs. The oracle must outlive the case.
-  Case(Device& device, const Oracle& oracle);
+  Case(Device& device, const Oracle& oracle, const CaseOptions& options = {});
   ~Case();
   Case(const Case&) = delete;
   Case& operator=(const Case&) = delete;
 
   [[nodiscard]] Launch bind(const VariantInfo& variant) const;
 
-  /// Uploads the oracle's inputs again, in place: the same addresses, other values.
+  /// After the oracle has other inputs: they take the place of the old ones, at the same addresses.
   void reload();
+  /// Draws anew where every operand lies; launches must be bound again. Needs slack.
+  void place(std::uint64_t seed);
+  /// Of each operand, bytes from the beginning of its memory.
+  [[nodiscard]] std::vector<std::size_t> offsets() const;
 
   /// Enqueues filling all outputs with a NaN pattern that no earlier call used.
   void poison();
-  /// After poison() and one operation: waits, then judges. See Verdict.
-  /// Bits whose checksum equals that of bits that passed the element-wise check for these inputs pass at once.
-  [[nodiscard]] Verdict check();
+  /// Enqueues flipping a bit of each element of all outputs: unlike poison, nothing that can be recognised.
+  void spoil();
+  /// Enqueues what makes a call's answer known before it: one of two sets of inputs at random, and a few spoilt
+  /// elements of each output. Costs no cache. Nothing without a variation of the oracle.
+  void disturb();
+  /// As disturb(), by a kernel that a dependent launch overtakes unless it waits.
+  void disturb_late();
+  /// Enqueues looking at those elements, and at some that must differ between the sets.
+  void inspect();
+  /// Which set of inputs is in place: 0 or 1.
+  [[nodiscard]] int set() const { return question_.set; }
+  /// Waits. Why anything that inspect() saw since the last call was wrong; empty where nothing was.
+  [[nodiscard]] std::string found();
 
-  /// Enqueues a few words of poison at random places of every output, for samples that count: they cost no cache.
-  void speckle();
-  /// After speckle() and one operation: whether it wrote over all of them. Waits.
-  [[nodiscard]] bool speckles_gone();
+  /// A checksum of the outputs as they are now, without waiting for what was enqueued.
+  [[nodiscard]] std::uint64_t glance();
+
+  /// Waits, then judges all of the outputs for the inputs that are in place. See Verdict.
+  /// Bits whose checksum equals that of bits that passed for these inputs pass at once.
+  [[nodiscard]] Verdict check();
+  /// Enqueues judging all elements of the outputs; found() says what came of it.
+  void judge();
+
+  /// The operation on other input memory, with other values, and the same outputs: see spoil_copies().
+  [[nodiscard]] Launch bind_to_copies(const VariantInfo& variant) const;
+  /// Enqueues spoiling the copies of the inputs, or making them copies again. Needs slack.
+  void spoil_copies();
+  void restore_copies();
 
   /// The raw pointers, in operand order.
   [[nodiscard]] const Pointers& pointers() const { return *pointers_; }
   [[nodiscard]] std::vector<std::byte> read(std::size_t operand_index);
 
-  /// Bytes that a case of these operands takes on its device, and its oracle and check on the host.
+  /// Bytes that a case of these operands takes on its device: the operands alone, and with all that measuring needs.
   [[nodiscard]] static std::size_t device_bytes(const Operands& operands);
+  [[nodiscard]] static std::size_t measured_bytes(const Operands& operands);
+  /// Bytes on the host, those of its oracle and of a check.
   [[nodiscard]] static std::size_t host_bytes(const Operands& operands);
 
  private:
   struct Buffer;
-  [[nodiscard]] std::string broken_fence();
+  struct Memory;
+  struct Right;
+
+  void load_inputs();
+  void put_in_place(int set);
+  void bind_pointers();
+  void make_tables();
+  [[nodiscard]] const Right& right(std::size_t output, int set);
+  [[nodiscard]] std::uint64_t next_secret();
+  [[nodiscard]] std::string in_words(const Findings& findings) const;
+  void mend_fences();
+  [[nodiscard]] std::string changed_input();
+  [[nodiscard]] Verdict judge_outputs(std::uint64_t checksum);
 
   Device& device_;
   const Oracle& oracle_;
+  CaseOptions options_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
+  std::vector<std::unique_ptr<Memory>> tables_, copies_;  ///< of changes and places; of inputs
   std::unique_ptr<Pointers> pointers_;
   AnyArgs args_;
-  std::vector<std::byte> scratch_;  ///< an output, brought to the host
+  Inspection inspection_;
+  std::vector<std::size_t> output_operands_;                   ///< by output: which operand it is
+  std::map<std::pair<std::size_t, int>, Right> right_;         ///< by output and set
+  std::vector<std::array<std::uint64_t, 2>> input_checksums_;  ///< by input, and set
+  std::vector<std::byte> scratch_;                             ///< an output, brought to the host
   std::uint32_t poison_ = 0;
-  std::vector<std::uint64_t> input_checksums_;
-  std::uint32_t speckle_pattern_ = 0;
-  std::uint64_t speckle_seed_ = 0;
-  /// Outputs that passed the element-wise check for these inputs: checksum and worst error over bound.
-  std::map<std::uint64_t, double> passed_;
+  Question question_;
+  std::uint64_t secrets_ = 0;
+  /// Outputs that passed for these inputs: set and checksum, and worst error over bound.
+  std::map<std::pair<int, std::uint64_t>, double> passed_;
 };
 
 }  // namespace mage

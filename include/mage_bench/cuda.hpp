@@ -54,12 +54,29 @@ using CudaGraph = CudaHandle<cudaGraph_t, cudaGraphDestroy>;
 using CudaGraphExec = CudaHandle<cudaGraphExec_t, cudaGraphExecDestroy>;
 using CudaMemory = CudaHandle<void*, cudaFree>;
 
-/// Memory that a variant needs between its own kernels. Allocate it in prepare() and let the Launch own it.
-[[nodiscard]] inline CudaMemory allocate_scratch(std::size_t bytes) {
-  CudaMemory memory;
-  check(cudaMalloc(memory.put(), bytes), "cudaMalloc of scratch");
-  return memory;
-}
+/// Owns memory that allocate_scratch() gave.
+class Scratch {
+ public:
+  Scratch() = default;
+  Scratch(Scratch&& other) noexcept : raw_{std::exchange(other.raw_, nullptr)} {}
+  Scratch& operator=(Scratch&& other) noexcept {
+    std::swap(raw_, other.raw_);
+    return *this;
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch();
+  [[nodiscard]] void* get() const { return raw_; }
+
+ private:
+  explicit Scratch(void* raw) : raw_{raw} {}
+  friend Scratch allocate_scratch(std::size_t bytes);
+  void* raw_ = nullptr;
+};
+
+/// Memory that a variant needs between its own kernels. Allocate it in prepare() and let the Launch own it: where it
+/// lies is drawn anew in every round. Aligned to 256 bytes. All bytes are 0xFF: what should be 0 the variant sets to 0.
+[[nodiscard]] Scratch allocate_scratch(std::size_t bytes);
 
 /// How a kernel starts, beyond what <<<>>> can say.
 struct LaunchShape {

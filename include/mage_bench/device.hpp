@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "mage_bench/inspection.hpp"
 #include "mage_bench/launch.hpp"
 #include "mage_bench/types.hpp"
 
@@ -37,6 +38,8 @@ class Graph {
   [[nodiscard]] virtual int kernel_nodes() const = 0;
   [[nodiscard]] virtual int other_nodes() const = 0;
   [[nodiscard]] virtual double instantiate_us() const = 0;
+  /// Each node in words (kernel, grid, block, shared memory), sorted: what graphs of one and of many are compared by.
+  [[nodiscard]] virtual std::vector<std::string> nodes() const = 0;
 };
 
 /// One kernel execution as the profiler saw it.
@@ -45,6 +48,18 @@ struct KernelRecord {
   std::uint64_t mark = 0;  ///< the trace_mark under which it was enqueued
   double begin_us = 0, end_us = 0;
   unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
+  bool is_kernel = true;    ///< and no copy or fill
+  std::uint32_t stream = 0; ///< by the profiler's own numbers
+  std::uint32_t thread = 0; ///< of the host, that enqueued it; likewise
+  /// One of the measuring protocol's own.
+  [[nodiscard]] bool is_harness() const { return !is_kernel || name.find("mage_harness_") != std::string::npos; }
+};
+
+/// One of a device's limits, as cudaLimitPersistingL2CacheSize, or another setting of the whole process.
+struct DeviceSetting {
+  std::string name;
+  std::size_t value = 0;
+  bool operator==(const DeviceSetting&) const = default;
 };
 
 /// What the protocol keeps away from, for the self-test to show why. Enqueued like everything else, except persist().
@@ -54,7 +69,6 @@ class CacheExperiments {
   enum class DirtyFlush { memset, write_sweep };
 
   virtual void dirty_flush(DirtyFlush how) = 0;
-  virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
   virtual void read(const void* from, std::size_t bytes) = 0;  ///< in whole 16-byte vectors
   virtual void write(void* to, std::size_t bytes) = 0;         ///< likewise
   /// In whole 16-byte vectors, by loads that pass L1 and stores that ask to be evicted first.
@@ -68,6 +82,30 @@ class CacheExperiments {
   ~CacheExperiments() = default;  // nobody owns one: it is a side of its device
   CacheExperiments(const CacheExperiments&) = default;
   CacheExperiments& operator=(const CacheExperiments&) = default;
+};
+
+/// What a variant is tried with before it has a time: memory and company that a measurement does not have.
+class Trials {
+ public:
+  enum class Border { front, rear };
+
+  /// Memory that begins (front) or ends (rear) exactly where an address begins that nobody may touch: whoever does
+  /// loses the process. `bytes` a multiple of 256. Released by Device::deallocate.
+  [[nodiscard]] virtual void* allocate_at_border(std::size_t bytes, Border border) = 0;
+  /// From now on memory that a variant allocates for itself lies so, until the next Device::place_scratch().
+  virtual void scratch_at_border(Border /*border*/) {}
+  /// Memory that host and device both read and write. Released by Device::deallocate.
+  [[nodiscard]] virtual void* allocate_shared(std::size_t bytes) = 0;
+  /// `calls` of each, at the same time as far as the device can: on two streams, or by two threads. Waits.
+  virtual void run_together(Launch& one, Launch& other, int calls) = 0;
+  /// As Device::checksum, without waiting for what was enqueued before.
+  [[nodiscard]] virtual std::uint64_t checksum_meanwhile(const void* from, std::size_t bytes) = 0;
+
+ protected:
+  Trials() = default;
+  ~Trials() = default;  // nobody owns one: it is a side of its device
+  Trials(const Trials&) = default;
+  Trials& operator=(const Trials&) = default;
 };
 
 /// What the in-band clock probe saw: cycles over nanoseconds of one short spin.
@@ -103,15 +141,30 @@ class Device {
   virtual void deallocate(void* pointer) noexcept = 0;
   virtual void upload(void* to, const void* from_host, std::size_t bytes) = 0;
   virtual void download(void* to_host, const void* from, std::size_t bytes) = 0;
-  /// Enqueues filling `words` 32-bit words with `pattern`. `to` needs 4-byte alignment only.
-  virtual void fill(void* to, std::uint32_t pattern, std::size_t words) = 0;
-  /// Position-dependent 64-bit checksum of `words` 32-bit words; the same function on every device.
-  [[nodiscard]] virtual std::uint64_t checksum(const void* from, std::size_t words) = 0;
-  /// Enqueues writing `pattern` to a few words at places that follow from `seed` (src/device/checksum.hpp).
-  virtual void speckle(void* to, std::size_t words, std::uint64_t seed, std::uint32_t pattern) = 0;
-  /// How many of those places still hold `pattern`. Waits for what was enqueued before.
-  [[nodiscard]] virtual int count_speckles(const void* from, std::size_t words, std::uint64_t seed,
-                                           std::uint32_t pattern) = 0;
+  /// Enqueues filling `bytes` with a 32-bit pattern, which begins anew at every address that is a multiple of 4.
+  virtual void fill(void* to, std::uint32_t pattern, std::size_t bytes) = 0;
+  /// Enqueues a copy inside the device.
+  virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+  /// Position-dependent 64-bit checksum, by 32-bit words, the last one padded with zeros; the same on every device.
+  [[nodiscard]] virtual std::uint64_t checksum(const void* from, std::size_t bytes) = 0;
+
+  // Checks that are enqueued like operations, and judged later (src/device/inspection.hpp).
+  /// Enqueues flipping one bit of each element, so that values stay plausible: high in a float's mantissa.
+  virtual void spoil(void* to, DType dtype, std::size_t elements, std::uint64_t secret) = 0;
+  /// Enqueues giving the inputs the changed elements of question.set, and spoiling a few elements of each output.
+  virtual void disturb(const Inspection& inspection, const Question& question) = 0;
+  /// As disturb(), by a kernel that lets a dependent kernel start at once and changes memory a while later.
+  virtual void disturb_late(const Inspection& inspection, const Question& question) { disturb(inspection, question); }
+  /// Enqueues looking at those elements of the outputs.
+  virtual void inspect(const Inspection& inspection, const Question& question) = 0;
+  /// Enqueues looking whether memory still holds what fill() put there. The tag comes back in Findings.
+  virtual void inspect_fill(const void* from, std::uint32_t pattern, std::size_t bytes, std::uint32_t tag) = 0;
+  /// Enqueues comparing every element as compare() of case.hpp does.
+  virtual void judge(const Judged& output, std::uint32_t tag) = 0;
+  /// Enqueues giving these elements another value and bound.
+  virtual void amend(double* value, float* bound, const Amendment* amendments, std::size_t count) = 0;
+  /// Waits for what was enqueued; what was found since the last call.
+  [[nodiscard]] virtual Findings findings() = 0;
 
   // Execution.
   /// Waits for what was enqueued, then goes on on the stream of that index, modulo how many there are; returns which.
@@ -119,6 +172,8 @@ class Device {
   virtual int change_stream(int /*index*/) { return 0; }
   virtual void submit(Launch& launch) = 0;
   virtual void synchronize() = 0;
+  /// Waits for everything on the device, whoever enqueued it and where.
+  virtual void wait_idle() { synchronize(); }
   /// An operation that does nothing, by the path of a real one: an empty kernel.
   [[nodiscard]] virtual Launch empty_launch() const = 0;
   /// Enqueues it on `stream`, as a launch does.
@@ -144,14 +199,22 @@ class Device {
 
   // Graphs.
   [[nodiscard]] virtual std::unique_ptr<Graph> capture(Launch& launch, int operations) = 0;
-  /// Instantiates the graph anew. Instances of one graph differ by some tenths of a percent for as long as they live.
-  virtual void renew(Graph& graph) = 0;
   virtual void replay(Graph& graph) = 0;
 
   // Kernel activity. Between start and stop, kernels enqueued after trace_mark(k) carry mark k.
   virtual void trace_start() = 0;
   virtual void trace_mark(std::uint64_t mark) = 0;
   [[nodiscard]] virtual std::vector<KernelRecord> trace_stop() = 0;
+
+  // What an operation could change for all others.
+  /// Where the scratch memory of the next launches lies follows from `seed`: drawn anew for each launch of a round.
+  virtual void place_scratch(std::uint64_t /*seed*/) {}
+  /// Bytes from the beginning of the scratch arena, of all that was allocated since place_scratch().
+  [[nodiscard]] virtual std::vector<std::size_t> scratch_offsets() const { return {}; }
+  [[nodiscard]] virtual std::vector<DeviceSetting> settings() const { return {}; }
+  virtual void set_back(const std::vector<DeviceSetting>& /*settings*/) {}
+  /// Null where the device has none.
+  [[nodiscard]] virtual Trials* trials() { return nullptr; }
 
   // For profilers around one benchmark: cudaProfilerStart/Stop.
   virtual void profiler_start() = 0;
@@ -167,6 +230,9 @@ struct CudaPresence {
   std::string detail;  ///< why_not in words, with the driver's own
 };
 [[nodiscard]] CudaPresence cuda_presence();
+/// Name, compute capability and driver of a device that is present, without creating a context: where two of these are
+/// equal, the same machine code does the same.
+[[nodiscard]] std::string cuda_identity(int index);
 /// Throws UnavailableError where cuda_presence() says so, std::invalid_argument where `index` is out of range.
 [[nodiscard]] std::unique_ptr<Device> make_cuda_device(int index);
 

@@ -9,14 +9,11 @@
 #include <vector>
 
 #include "mage_bench/contract.hpp"
+#include "mage_bench/dtype.hpp"
 
 namespace mage {
 
 enum class Role { in, out };
-enum class DType { f32, f64, i32, i64 };
-
-[[nodiscard]] std::size_t size_of(DType dtype);
-[[nodiscard]] std::string_view to_string(DType dtype);
 
 /// A short string returned across the light/heavy border.
 class Text : public std::string {

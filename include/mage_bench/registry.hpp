@@ -125,4 +125,16 @@ struct SourceFile {
 };
 [[nodiscard]] std::span<const SourceFile> kernel_sources();
 
+/// Of the object that a source was compiled to, written by the build (cmake/code_hashes.cmake). "harness": of all
+/// objects together that measure and judge.
+struct CodeHash {
+  const char* source;
+  const char* sha256;
+};
+struct RegisterCodeHashes {
+  explicit RegisterCodeHashes(std::span<const CodeHash> hashes);
+};
+/// Empty where the program was built without hashes, or where it has no such object.
+[[nodiscard]] std::string code_sha256(std::string_view source);
+
 }  // namespace mage

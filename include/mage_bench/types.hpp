@@ -47,6 +47,11 @@ class UnavailableError : public std::runtime_error {
   Unavailable reason_;
 };
 
+/// The operation itself is at fault, whatever its outputs hold: becomes status `wrong`.
+class WrongError : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 /// `family/variant/problem/mode`: the only place that builds or parses a benchmark's name.
 struct BenchmarkName {
   std::string family, variant, problem;

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mage_bench/case.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <mutex>
+#include <limits>
 #include <stdexcept>
 
-#include "mage_bench/parallel.hpp"
 #include "mage_bench/random.hpp"
 
 namespace mage {
 namespace {
 
-constexpr std::size_t word_bytes = 4;
-constexpr std::size_t fence_bytes = 512;  // keeps the payload's 256-byte alignment
+constexpr std::size_t alignment = 256;
+constexpr std::size_t fence_bytes = 4096;
 constexpr std::uint32_t fence_word = 0xFE9CE5A1U;
 
 // A quiet NaN whose payload neither the hardware nor our inputs produce, and another one on every call.
@@ -25,244 +25,447 @@ std::uint32_t next_poison() {
   return 0x7FC00000U | (scattered == 0 || scattered == 0x3FFFFFU ? 0x2A5A5AU : scattered);
 }
 
+std::size_t rounded_up(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+std::size_t offset_bytes(const Operand& operand) {
+  return static_cast<std::size_t>(operand.offset) * size_of(operand.dtype);
+}
+
+std::uint64_t mixed(std::uint64_t secret, std::uint64_t number, std::uint32_t purpose) {
+  const auto bits = philox({static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32U), purpose, 0},
+                           {static_cast<std::uint32_t>(secret), static_cast<std::uint32_t>(secret >> 32U)});
+  return std::uint64_t{bits[0]} << 32U | bits[1];
+}
+
 std::string number(double value) {
   char text[40];
   std::snprintf(text, sizeof text, "%.9g", value);
   return text;
 }
 
-template <class T>
-Verdict compare_as(const Operand& operand, const void* got_bytes, const ExpectedTensor& expected,
-                   std::uint32_t poison) {
-  constexpr std::size_t words = sizeof(T) / word_bytes;
-  const auto* got = static_cast<const T*>(got_bytes);
-  std::mutex merge;
-  Verdict total;
-  double squares = 0;  // of the errors; NaN or infinite where a value is
-  std::int64_t first_wrong = -1;
-  parallel_blocks(operand.elements(), 1 << 16, [&](int64 begin, int64 end) {
-    Verdict block;
-    double block_squares = 0;
-    std::int64_t first = -1;
-    for (int64 i = begin; i < end; ++i) {
-      const auto index = static_cast<std::size_t>(i);
-      std::uint32_t raw[words];
-      std::memcpy(raw, got + i, sizeof(T));
-      std::int64_t untouched = 0;
-      for (const auto word : raw) untouched += word == poison ? 1 : 0;
-      const double value = expected.value[index];
-      const double bound = static_cast<double>(expected.bound[index]);
-      const double found = static_cast<double>(got[i]);
-      const double error = std::fabs(found - value);
-      const bool same = (std::isnan(value) && std::isnan(found)) || found == value;
-      const bool inside = untouched == 0 && (same || error <= bound);
-      block.untouched_words += untouched;
-      block_squares += error * error;
-      if (inside) {
-        if (!same && error > 0) block.worst = std::fmax(block.worst, error / bound);
-        continue;
-      }
-      block.wrong_elements += 1;
-      if (first < 0) first = i;
-      if (std::isfinite(error) && bound > 0) block.worst = std::fmax(block.worst, error / bound);
-    }
-    const std::scoped_lock lock{merge};
-    total.worst = std::fmax(total.worst, block.worst);
-    squares += block_squares;
-    total.wrong_elements += block.wrong_elements;
-    total.untouched_words += block.untouched_words;
-    if (first >= 0 && (first_wrong < 0 || first < first_wrong)) first_wrong = first;
-  });
-  total.ok = total.wrong_elements == 0;
-  if (total.ok) {
-    // Every element is inside its bound, so that an error that is no number stands where no number is expected.
-    if (expected.norm_bound == 0 || !std::isfinite(squares) || std::sqrt(squares) <= expected.norm_bound) return total;
-    total.ok = false;
-    total.reason = "all elements of " + operand.name + " are inside their bounds, but the 2-norm of their errors, " +
-                   number(std::sqrt(squares)) + ", is outside its bound " + number(expected.norm_bound) +
-                   ": was a precision lowered?";
-    return total;
-  }
-  const auto index = static_cast<std::size_t>(first_wrong);
-  const auto place = operand.name + "[" + std::to_string(first_wrong / operand.cols) + "," +
-                     std::to_string(first_wrong % operand.cols) + "]";
-  if (total.untouched_words > 0)
-    total.reason = std::to_string(total.untouched_words) + " words of output " + operand.name +
-                   " were never written; first wrong element " + place;
-  else
-    total.reason = std::to_string(total.wrong_elements) + " of " + std::to_string(operand.elements()) +
-                   " elements outside its bound; first " + place + ": got " +
-                   number(static_cast<double>(got[first_wrong])) + ", expected " + number(expected.value[index]) +
-                   " +- " + number(static_cast<double>(expected.bound[index]));
-  return total;
+std::string element_name(const Operand& operand, std::uint64_t element) {
+  const auto cols = static_cast<std::uint64_t>(std::max<int64>(operand.cols, 1));
+  return operand.name + "[" + std::to_string(element / cols) + "," + std::to_string(element % cols) + "]";
 }
 
 }  // namespace
 
-Verdict compare(const Operand& operand, const void* got, const ExpectedTensor& expected, std::uint32_t poison) {
-  const auto count = static_cast<std::size_t>(operand.elements());
-  if (expected.value.size() != count || expected.bound.size() != count)
-    throw std::logic_error{"compare: the reference gave " + std::to_string(expected.value.size()) + " values and " +
-                           std::to_string(expected.bound.size()) + " bounds for the " + std::to_string(count) +
-                           " elements of " + operand.name};
-  switch (operand.dtype) {
-    case DType::f32: return compare_as<float>(operand, got, expected, poison);
-    case DType::f64: return compare_as<double>(operand, got, expected, poison);
-    case DType::i32: return compare_as<std::int32_t>(operand, got, expected, poison);
-    case DType::i64: return compare_as<std::int64_t>(operand, got, expected, poison);
+/// Memory of a device, by its owner.
+struct Case::Memory {
+  Memory(Device& owner, std::size_t bytes) : device{owner}, begin{owner.allocate(std::max<std::size_t>(bytes, 1))} {}
+  ~Memory() { device.deallocate(begin); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  template <class T>
+  [[nodiscard]] T* as() const {
+    return static_cast<T*>(begin);
   }
-  throw std::logic_error{"compare: unknown dtype"};
-}
+  Device& device;
+  void* begin;
+};
 
-/// [front fence | payload | rear fence]; the front fence also covers the elements of a misaligning offset.
+/// [front fence | payload | rear fence]; the front fence also covers the elements of a misaligning offset, and both
+/// share the slack.
 struct Case::Buffer {
-  Buffer(Device& owner, const Operand& operand)
-      : device{owner},
-        role{operand.role},
-        front_bytes{fence_bytes + static_cast<std::size_t>(operand.offset) * size_of(operand.dtype)},
-        payload_bytes{operand.bytes()},
-        base{owner.allocate(front_bytes + payload_bytes + fence_bytes)} {
-    device.fill(base, fence_word, (front_bytes + payload_bytes + fence_bytes) / word_bytes);
+  Buffer(Device& owner, const Operand& what, const CaseOptions& options)
+      : device{owner}, operand{what}, payload_bytes{what.bytes()} {
+    if (options.border) {
+      auto* trials = owner.trials();
+      if (trials == nullptr)
+        throw std::logic_error{"Case: this device has no memory at a border"};
+      bytes = rounded_up(offset_bytes(what) + payload_bytes);
+      base = static_cast<std::byte*>(trials->allocate_at_border(std::max(bytes, alignment), *options.border));
+      // At the rear border the payload's end is as near as its alignment lets it be.
+      const auto space = bytes - offset_bytes(what) - payload_bytes;
+      front = offset_bytes(what) + (*options.border == Trials::Border::rear ? space / alignment * alignment : 0);
+    } else {
+      bytes = 2 * fence_bytes + offset_bytes(what) + payload_bytes + options.slack_bytes;
+      base = static_cast<std::byte*>(owner.allocate(bytes));
+      front = fence_bytes + offset_bytes(what);
+    }
+    device.fill(base, fence_word, bytes);
   }
   ~Buffer() { device.deallocate(base); }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
-  [[nodiscard]] std::byte* payload() const { return static_cast<std::byte*>(base) + front_bytes; }
-  [[nodiscard]] std::size_t words() const { return payload_bytes / word_bytes; }
-  [[nodiscard]] bool intact() const {
-    std::vector<std::uint32_t> fence((front_bytes + fence_bytes) / word_bytes);
-    device.download(fence.data(), base, front_bytes);
-    device.download(fence.data() + front_bytes / word_bytes, payload() + payload_bytes, fence_bytes);
-    for (const auto word : fence)
-      if (word != fence_word) return false;
-    return true;
+  [[nodiscard]] std::byte* payload() const { return base + front; }
+  [[nodiscard]] bool is_input() const { return operand.role == Role::in; }
+  void move_to(std::size_t slack) {
+    front = fence_bytes + slack + offset_bytes(operand);
+    device.fill(base, fence_word, bytes);
+  }
+  void inspect_fences(std::uint32_t tag) const {
+    device.inspect_fill(base, fence_word, front, tag);
+    device.inspect_fill(payload() + payload_bytes, fence_word, bytes - front - payload_bytes, tag);
+  }
+  void mend_fences() const {
+    device.fill(base, fence_word, front);
+    device.fill(payload() + payload_bytes, fence_word, bytes - front - payload_bytes);
   }
 
   Device& device;
-  Role role;
-  std::size_t front_bytes, payload_bytes;
-  void* base;
+  const Operand& operand;
+  std::size_t payload_bytes, bytes = 0;
+  std::byte* base = nullptr;
+  std::size_t front = 0;  ///< bytes of `base` before the payload
 };
 
-Oracle::Oracle(const Family& family, AnyProblem problem, std::uint32_t input_epoch)
-    : family_{family}, problem_{std::move(problem)}, operands_{family.operands(problem_)}, inputs_(operands_.size()) {
-  refresh(input_epoch);
-}
+/// An output's right values where the device can read them.
+struct Case::Right {
+  const double* value = nullptr;
+  const float* bound = nullptr;
+  double norm_bound = 0;
+  std::shared_ptr<Memory> values, bounds;  ///< on a device that does not read the host's memory
+};
 
-void Oracle::refresh(std::uint32_t input_epoch) {
-  std::vector<void*> host(operands_.size(), nullptr);
-  for (std::size_t i = 0; i < operands_.size(); ++i) {
-    auto operand = operands_[i];
-    if (operand.role != Role::in) continue;
-    // Far from the seeds that problems use, so that no epoch repeats another problem's values.
-    operand.seed += static_cast<uint64>(input_epoch) << 32U;
-    inputs_[i].resize(operand.bytes());
-    generate(operand, static_cast<std::uint32_t>(i), inputs_[i].data());
-    host[i] = inputs_[i].data();
-  }
-  const Pointers inputs{std::move(host)};
-  family_.derive(problem_, inputs);
-  family_.reference(problem_, inputs, expected_);
-}
-
-Case::Case(Device& device, const Oracle& oracle) : device_{device}, oracle_{oracle} {
-  std::vector<void*> pointers;
+Case::Case(Device& device, const Oracle& oracle, const CaseOptions& options)
+    : device_{device}, oracle_{oracle}, options_{options} {
   for (const auto& operand : oracle_.operands()) {
-    buffers_.push_back(std::make_unique<Buffer>(device_, operand));
-    pointers.push_back(buffers_.back()->payload());
+    if (operand.role == Role::out) output_operands_.push_back(buffers_.size());
+    buffers_.push_back(std::make_unique<Buffer>(device_, operand, options_));
   }
-  pointers_ = std::make_unique<Pointers>(std::move(pointers));
-  args_ = oracle_.family().bind(oracle_.problem(), *pointers_);
+  bind_pointers();
   reload();
 }
 
 Case::~Case() = default;
 
+void Case::bind_pointers() {
+  std::vector<void*> pointers;
+  pointers.reserve(buffers_.size());
+  for (const auto& buffer : buffers_) pointers.push_back(buffer->payload());
+  pointers_ = std::make_unique<Pointers>(std::move(pointers));
+  args_ = oracle_.family().bind(oracle_.problem(), *pointers_);
+  int input = 0, output = 0;
+  for (const auto& buffer : buffers_)
+    if (buffer->is_input() && input < inspection_.input_count)
+      inspection_.inputs[input++].payload = buffer->payload();
+    else if (!buffer->is_input() && output < inspection_.output_count)
+      inspection_.outputs[output++].payload = buffer->payload();
+}
+
 Launch Case::bind(const VariantInfo& variant) const { return prepare(variant, oracle_.problem(), args_); }
 
 void Case::reload() {
-  input_checksums_.clear();
+  right_.clear();
   passed_.clear();
+  input_checksums_.clear();
+  if (options_.slack_bytes > 0 && !device_.info().is_host && copies_.empty())
+    for (const auto& buffer : buffers_)
+      copies_.push_back(buffer->is_input()
+                            ? std::make_unique<Memory>(device_, offset_bytes(buffer->operand) + buffer->payload_bytes)
+                            : nullptr);
+  for (std::size_t i = 0; i < copies_.size(); ++i)
+    if (copies_[i])
+      device_.upload(copies_[i]->as<std::byte>() + offset_bytes(buffers_[i]->operand), oracle_.input(i).data(),
+                     buffers_[i]->payload_bytes);
+  load_inputs();
+  for (const auto& buffer : buffers_) {
+    if (!buffer->is_input()) continue;
+    const auto sum = device_.checksum(buffer->payload(), buffer->payload_bytes);
+    input_checksums_.push_back({sum, sum});
+  }
+  make_tables();
+}
+
+/// What disturb() and inspect() need, on the device. Set 1's input checksums are those of the inputs with set 1's
+/// elements.
+void Case::make_tables() {
+  inspection_ = {};
+  tables_.clear();
+  if (!oracle_.varied()) return;
+  const auto& variation = oracle_.variation();
+  const auto table = [&](const auto& entries) {
+    const auto bytes = entries.size() * sizeof entries[0];
+    tables_.push_back(std::make_unique<Memory>(device_, bytes));
+    if (bytes != 0) device_.upload(tables_.back()->begin, entries.data(), bytes);
+    return tables_.back()->begin;
+  };
+  std::size_t output = 0;
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
-    if (buffers_[i]->role != Role::in) continue;
-    device_.upload(buffers_[i]->payload(), oracle_.input(i).data(), buffers_[i]->payload_bytes);
-    input_checksums_.push_back(device_.checksum(buffers_[i]->payload(), buffers_[i]->words()));
+    const auto& operand = buffers_[i]->operand;
+    auto& count = buffers_[i]->is_input() ? inspection_.input_count : inspection_.output_count;
+    if (count == Inspection::most_operands)
+      throw std::logic_error{"Case: a problem has more than " + std::to_string(Inspection::most_operands) +
+                             " inputs or outputs, which Inspection has no room for"};
+    if (buffers_[i]->is_input()) {
+      const auto& changes = variation.inputs[i];
+      inspection_.inputs[count++] = {buffers_[i]->payload(), static_cast<const InputChange*>(table(changes)),
+                                     static_cast<int>(changes.size()), static_cast<int>(size_of(operand.dtype))};
+    } else {
+      const auto& places = variation.places.at(output++);
+      inspection_.outputs[count++] = {buffers_[i]->payload(), static_cast<const OutputPlace*>(table(places)),
+                                      static_cast<int>(places.size()), operand.dtype};
+    }
+  }
+  for (const int set : {1, 0}) {
+    put_in_place(set);
+    std::size_t input = 0;
+    for (const auto& buffer : buffers_)
+      if (buffer->is_input())
+        input_checksums_[input++][static_cast<std::size_t>(set)] =
+            device_.checksum(buffer->payload(), buffer->payload_bytes);
   }
 }
 
+/// Enqueues it, and leaves the outputs alone.
+void Case::put_in_place(int set) {
+  auto inputs = inspection_;
+  inputs.output_count = 0;
+  if (inputs.input_count > 0) device_.disturb(inputs, {.set = set, .secret = 0, .tag = 0});
+  question_.set = set;
+}
+
+void Case::load_inputs() {
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    if (!buffers_[i]->is_input()) continue;
+    auto& buffer = *buffers_[i];
+    if (copies_.empty())
+      device_.upload(buffer.payload(), oracle_.input(i).data(), buffer.payload_bytes);
+    else
+      device_.copy(buffer.payload(), copies_[i]->as<std::byte>() + offset_bytes(buffer.operand), buffer.payload_bytes);
+  }
+  question_.set = 0;
+}
+
+void Case::place(std::uint64_t seed) {
+  if (options_.slack_bytes == 0) throw std::logic_error{"Case::place: this case has no slack"};
+  for (std::size_t i = 0; i < buffers_.size(); ++i)
+    buffers_[i]->move_to(mixed(seed, i, 0x91ACU) % (options_.slack_bytes / alignment + 1) * alignment);
+  bind_pointers();
+  load_inputs();
+}
+
+std::vector<std::size_t> Case::offsets() const {
+  std::vector<std::size_t> all;
+  all.reserve(buffers_.size());
+  for (const auto& buffer : buffers_) all.push_back(buffer->front);
+  return all;
+}
+
+std::uint64_t Case::next_secret() { return mixed(options_.secret, ++secrets_, 0x5EC2U); }
+
 void Case::poison() {
   poison_ = next_poison();
-  for (std::size_t i = 0; i < buffers_.size(); ++i)
-    if (buffers_[i]->role == Role::out) device_.fill(buffers_[i]->payload(), poison_, buffers_[i]->words());
-}
-
-void Case::speckle() {
-  speckle_pattern_ = next_poison();
-  speckle_seed_ = speckle_pattern_;
   for (auto& buffer : buffers_)
-    if (buffer->role == Role::out) device_.speckle(buffer->payload(), buffer->words(), speckle_seed_, speckle_pattern_);
+    if (!buffer->is_input()) device_.fill(buffer->payload(), poison_, buffer->payload_bytes);
 }
 
-bool Case::speckles_gone() {
+void Case::spoil() {
+  poison_ = 0;
+  const auto secret = next_secret();
   for (auto& buffer : buffers_)
-    if (buffer->role == Role::out &&
-        device_.count_speckles(buffer->payload(), buffer->words(), speckle_seed_, speckle_pattern_) != 0)
-      return false;
-  return true;
+    if (!buffer->is_input())
+      device_.spoil(buffer->payload(), buffer->operand.dtype, static_cast<std::size_t>(buffer->operand.elements()),
+                    secret);
 }
 
-std::string Case::broken_fence() {
-  for (std::size_t i = 0; i < buffers_.size(); ++i)
-    if (!buffers_[i]->intact()) return oracle_.operands()[i].name;
+void Case::disturb() {
+  if (!oracle_.varied()) return;
+  question_.secret = next_secret();
+  question_.set = static_cast<int>(question_.secret >> 63U);
+  question_.tag = static_cast<std::uint32_t>(question_.set);
+  device_.disturb(inspection_, question_);
+}
+
+void Case::disturb_late() {
+  if (!oracle_.varied()) return;
+  // The other set than the one in place: what is read too early is then wrong.
+  question_.secret = next_secret();
+  question_.set = 1 - question_.set;
+  question_.tag = static_cast<std::uint32_t>(question_.set);
+  device_.disturb_late(inspection_, question_);
+}
+
+void Case::inspect() {
+  if (oracle_.varied()) device_.inspect(inspection_, question_);
+}
+
+std::string Case::found() {
+  const auto findings = device_.findings();
+  return findings.wrong == 0 ? std::string{} : in_words(findings);
+}
+
+std::string Case::in_words(const Findings& findings) const {
+  if (findings.output == Findings::outside)
+    return "wrote outside " + buffers_.at(findings.tag)->operand.name + ": a fence around it is broken";
+  if (findings.output == Findings::whole) {
+    const auto& operand = buffers_.at(output_operands_.at(findings.tag / 2))->operand;
+    return std::to_string(findings.wrong) + " wrong elements; one is " + element_name(operand, findings.element) +
+           ": got " + number(findings.got) + ", expected " + number(findings.low) + " +- " + number(findings.high);
+  }
+  const auto output = static_cast<std::size_t>(findings.output);
+  const auto& operand = buffers_.at(output_operands_.at(output))->operand;
+  const std::string text = element_name(operand, findings.element) + ": got " + number(findings.got) +
+                           ", expected " + number(findings.low) + " to " + number(findings.high);
+  const auto other = 1 - static_cast<int>(findings.tag % 2);
+  for (const auto& place : oracle_.variation().places.at(output)) {
+    if (place.element != findings.element) continue;
+    const bool right_for_other = findings.got >= place.low[other] && findings.got <= place.high[other];
+    return text + (right_for_other ? ", and it is right for the inputs of an earlier call: an answer was kept, or "
+                                     "inputs were read before they changed"
+                                   : ": what stood there before the call, or the work of a part of it");
+  }
+  return text;
+}
+
+std::uint64_t Case::glance() {
+  auto* trials = device_.trials();
+  if (trials == nullptr) throw std::logic_error{"Case::glance: this device always waits"};
+  std::uint64_t sum = 0;
+  for (const auto& buffer : buffers_)
+    if (!buffer->is_input())
+      sum = sum * 0x100000001B3ULL + trials->checksum_meanwhile(buffer->payload(), buffer->payload_bytes);
+  return sum;
+}
+
+void Case::mend_fences() {
+  for (const auto& buffer : buffers_) buffer->mend_fences();
+}
+
+std::string Case::changed_input() {
+  std::size_t input = 0;
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    auto& buffer = *buffers_[i];
+    if (!buffer.is_input()) continue;
+    const auto right = input_checksums_[input++][static_cast<std::size_t>(question_.set)];
+    if (device_.checksum(buffer.payload(), buffer.payload_bytes) != right) return buffer.operand.name;
+  }
   return {};
+}
+
+const Case::Right& Case::right(std::size_t output, int set) {
+  const auto& expected = oracle_.expected(set).at(output);
+  const auto known = right_.find({output, set});
+  // The host's sets share their memory, so pointers to it are for now only.
+  if (known != right_.end() && known->second.values) return known->second;
+  Right right{expected.value.data(), expected.bound.data(), expected.norm_bound, {}, {}};
+  if (!device_.info().is_host) {
+    const auto count = expected.value.size();
+    right.values = std::make_shared<Memory>(device_, count * sizeof(double));
+    right.bounds = std::make_shared<Memory>(device_, count * sizeof(float));
+    right.value = right.values->as<double>();
+    right.bound = right.bounds->as<float>();
+    const auto* variation = oracle_.varied() ? &oracle_.variation().outputs.at(output) : nullptr;
+    const auto zero = right_.find({output, 0});
+    if (set == 1 && zero != right_.end() && variation != nullptr && variation->dense.value.empty()) {
+      device_.copy(right.values->begin, zero->second.values->begin, count * sizeof(double));
+      device_.copy(right.bounds->begin, zero->second.bounds->begin, count * sizeof(float));
+      // The oracle holds set 1 now; what it exchanged for it is what is asked for.
+      static_cast<void>(oracle_.expected(0));
+      const auto& changed = variation->elements;
+      const Memory list{device_, changed.size() * sizeof(Amendment)};
+      if (!changed.empty()) device_.upload(list.begin, changed.data(), changed.size() * sizeof(Amendment));
+      device_.amend(right.values->as<double>(), right.bounds->as<float>(), list.as<Amendment>(), changed.size());
+      device_.synchronize();
+    } else {
+      device_.upload(right.values->begin, expected.value.data(), count * sizeof(double));
+      device_.upload(right.bounds->begin, expected.bound.data(), count * sizeof(float));
+    }
+  }
+  return right_[{output, set}] = std::move(right);
+}
+
+void Case::judge() {
+  std::uint32_t output = 0;
+  for (const auto& buffer : buffers_) {
+    if (buffer->is_input()) continue;
+    const auto& right = this->right(output, question_.set);
+    device_.judge({buffer->payload(), buffer->operand.dtype, static_cast<std::uint64_t>(buffer->operand.elements()),
+                   right.value, right.bound, poison_},
+                  2 * output + static_cast<std::uint32_t>(question_.set));
+    ++output;
+  }
 }
 
 Verdict Case::check() {
   device_.synchronize();
   Verdict verdict;
-  if (const auto name = broken_fence(); !name.empty()) {
-    verdict.reason = "wrote outside " + name + ": a fence around it is broken";
-    // Mend it, so that the next variant is judged by its own deeds.
-    for (auto& buffer : buffers_) {
-      device_.fill(buffer->base, fence_word, buffer->front_bytes / word_bytes);
-      device_.fill(buffer->payload() + buffer->payload_bytes, fence_word, fence_bytes / word_bytes);
-    }
+  for (std::size_t i = 0; i < buffers_.size(); ++i) buffers_[i]->inspect_fences(static_cast<std::uint32_t>(i));
+  if (const auto findings = device_.findings(); findings.wrong != 0) {
+    verdict.reason = in_words(findings);
+    mend_fences();  // so that the next variant is judged by its own deeds
     return verdict;
   }
-  std::size_t input = 0;
-  for (std::size_t i = 0; i < buffers_.size(); ++i) {
-    if (buffers_[i]->role != Role::in) continue;
-    auto& buffer = *buffers_[i];
-    if (device_.checksum(buffer.payload(), buffer.words()) == input_checksums_[input++]) continue;
-    device_.upload(buffer.payload(), oracle_.input(i).data(), buffer.payload_bytes);
-    verdict.reason = "input changed: " + oracle_.operands()[i].name + " holds other values than before the call";
+  if (const auto name = changed_input(); !name.empty()) {
+    load_inputs();
+    verdict.reason = "input changed: " + name + " holds other values than before the call";
     return verdict;
   }
-  verdict.output_checksum = 0;
-  for (std::size_t i = 0; i < buffers_.size(); ++i)
-    if (buffers_[i]->role == Role::out)
-      verdict.output_checksum =
-          verdict.output_checksum * 0x100000001B3ULL + device_.checksum(buffers_[i]->payload(), buffers_[i]->words());
-  if (const auto known = passed_.find(verdict.output_checksum); known != passed_.end()) {
+  std::uint64_t checksum = 0;
+  for (const auto& buffer : buffers_)
+    if (!buffer->is_input())
+      checksum = checksum * 0x100000001B3ULL + device_.checksum(buffer->payload(), buffer->payload_bytes);
+  if (const auto known = passed_.find({question_.set, checksum}); known != passed_.end()) {
     verdict.ok = true;
     verdict.worst = known->second;
+    verdict.output_checksum = checksum;
     return verdict;
   }
-  std::size_t output = 0;
-  for (std::size_t i = 0; i < buffers_.size(); ++i) {
-    if (buffers_[i]->role != Role::out) continue;
-    auto& buffer = *buffers_[i];
-    scratch_.resize(buffer.payload_bytes);
-    device_.download(scratch_.data(), buffer.payload(), buffer.payload_bytes);
-    auto part = compare(oracle_.operands()[i], scratch_.data(), oracle_.expected().at(output++), poison_);
-    part.worst = std::fmax(part.worst, verdict.worst);
-    part.output_checksum = verdict.output_checksum;
-    verdict = part;
-    if (!verdict.ok) return verdict;
-  }
-  passed_[verdict.output_checksum] = verdict.worst;
+  verdict = judge_outputs(checksum);
+  if (verdict.ok) passed_[{question_.set, checksum}] = verdict.worst;
   return verdict;
+}
+
+/// By the device; where it finds anything, again on the host, which has the words for it.
+Verdict Case::judge_outputs(std::uint64_t checksum) {
+  Verdict verdict;
+  verdict.ok = true;
+  verdict.output_checksum = checksum;
+  std::size_t output = 0;
+  for (auto& buffer : buffers_) {
+    if (buffer->is_input()) continue;
+    const auto& operand = buffer->operand;
+    const auto& right = this->right(output, question_.set);
+    device_.judge({buffer->payload(), operand.dtype, static_cast<std::uint64_t>(operand.elements()), right.value,
+                   right.bound, poison_},
+                  static_cast<std::uint32_t>(output));
+    const auto findings = device_.findings();
+    const bool norm = right.norm_bound == 0 || !std::isfinite(findings.squares) ||
+                      std::sqrt(findings.squares) <= right.norm_bound;
+    verdict.worst = std::fmax(verdict.worst, findings.worst);
+    if (findings.wrong != 0 || !norm) {
+      scratch_.resize(buffer->payload_bytes);
+      device_.download(scratch_.data(), buffer->payload(), buffer->payload_bytes);
+      auto part = compare(operand, scratch_.data(), oracle_.expected(question_.set).at(output), poison_);
+      if (part.ok && findings.wrong != 0)
+        throw std::logic_error{"the device judged " + std::to_string(findings.wrong) + " elements of " + operand.name +
+                               " wrong that the host finds right"};
+      part.output_checksum = checksum;
+      if (!part.ok) return part;
+    }
+    ++output;
+  }
+  return verdict;
+}
+
+Launch Case::bind_to_copies(const VariantInfo& variant) const {
+  std::vector<void*> pointers;
+  for (std::size_t i = 0; i < buffers_.size(); ++i)
+    pointers.push_back(buffers_[i]->is_input() && !copies_.empty()
+                           ? copies_[i]->as<std::byte>() + offset_bytes(buffers_[i]->operand)
+                           : buffers_[i]->payload());
+  const Pointers bound{std::move(pointers)};
+  return prepare(variant, oracle_.problem(), oracle_.family().bind(oracle_.problem(), bound));
+}
+
+void Case::spoil_copies() {
+  const auto secret = next_secret();
+  for (std::size_t i = 0; i < copies_.size(); ++i)
+    if (copies_[i]) {
+      const auto& operand = buffers_[i]->operand;
+      device_.spoil(copies_[i]->as<std::byte>() + offset_bytes(operand), operand.dtype,
+                    static_cast<std::size_t>(operand.elements()), secret);
+    }
+}
+
+void Case::restore_copies() {
+  put_in_place(0);
+  for (std::size_t i = 0; i < copies_.size(); ++i)
+    if (copies_[i])
+      device_.copy(copies_[i]->as<std::byte>() + offset_bytes(buffers_[i]->operand), buffers_[i]->payload(),
+                   buffers_[i]->payload_bytes);
 }
 
 std::vector<std::byte> Case::read(std::size_t operand_index) {
@@ -275,19 +478,26 @@ std::vector<std::byte> Case::read(std::size_t operand_index) {
 
 std::size_t Case::device_bytes(const Operands& operands) {
   std::size_t total = 0;
-  for (const auto& operand : operands)
-    total += operand.bytes() + 2 * fence_bytes + static_cast<std::size_t>(operand.offset) * size_of(operand.dtype);
+  for (const auto& operand : operands) total += operand.bytes() + 2 * fence_bytes + offset_bytes(operand);
+  return total;
+}
+
+std::size_t Case::measured_bytes(const Operands& operands) {
+  std::size_t total = device_bytes(operands);
+  for (const auto& operand : operands) {
+    const auto elements = static_cast<std::size_t>(operand.elements());
+    // Copies of inputs; right values under both sets.
+    total += device_slack_bytes + (operand.role == Role::in ? operand.bytes() + offset_bytes(operand)
+                                                     : 2 * elements * (sizeof(double) + sizeof(float)));
+  }
   return total;
 }
 
 std::size_t Case::host_bytes(const Operands& operands) {
-  std::size_t total = 0;
-  for (const auto& operand : operands) {
-    total += operand.bytes();
-    if (operand.role == Role::out)
-      total += static_cast<std::size_t>(operand.elements()) * (sizeof(double) + sizeof(float));
-  }
-  return total;
+  std::size_t largest_output = 0;
+  for (const auto& operand : operands)
+    if (operand.role == Role::out) largest_output = std::max(largest_output, operand.bytes());
+  return Oracle::host_bytes(operands) + largest_output;
 }
 
 }  // namespace mage

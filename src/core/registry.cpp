@@ -2,6 +2,7 @@
 #include "mage_bench/registry.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <stdexcept>
 
@@ -12,6 +13,10 @@ namespace {
 std::vector<detail::ErasedVariant>& registered_variants() {
   static std::vector<detail::ErasedVariant> variants;
   return variants;
+}
+std::map<std::string, std::string, std::less<>>& code_hashes() {
+  static std::map<std::string, std::string, std::less<>> hashes;
+  return hashes;
 }
 std::vector<std::unique_ptr<Family>>& registered_families() {
   static std::vector<std::unique_ptr<Family>> families;
@@ -93,6 +98,15 @@ namespace detail {
 void register_variant(const ErasedVariant& variant) { registered_variants().push_back(variant); }
 void register_family(std::unique_ptr<Family> family) { registered_families().push_back(std::move(family)); }
 }  // namespace detail
+
+RegisterCodeHashes::RegisterCodeHashes(std::span<const CodeHash> hashes) {
+  for (const auto& hash : hashes) code_hashes()[hash.source] = hash.sha256;
+}
+
+std::string code_sha256(std::string_view source) {
+  const auto found = code_hashes().find(source);
+  return found == code_hashes().end() ? std::string{} : found->second;
+}
 
 std::span<const VariantInfo> Family::variants() const {
   const auto& all = variants_by_family();

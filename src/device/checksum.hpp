@@ -20,12 +20,4 @@ MAGE_BOTH_SIDES constexpr uint64 checksum_term(uint64 position, uint32 word) {
   return z ^ (z >> 31);
 }
 
-/// Words that a speckle touches: enough that an operation cannot miss all of them, too few to warm a cache.
-inline constexpr int speckle_words = 64;
-
-/// Where speckle number `index` lies in a buffer of `words` words.
-MAGE_BOTH_SIDES constexpr uint64 speckle_position(uint64 seed, int index, uint64 words) {
-  return checksum_term(seed, static_cast<uint32>(index)) % words;
-}
-
 }  // namespace mage

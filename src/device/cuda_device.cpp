@@ -6,11 +6,16 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <set>
 #include <stdexcept>
+#include <utility>
 
+#include "device/bordered_memory.hpp"
+#include "device/captured_graph.hpp"
 #include "device/cuda_info.hpp"
 #include "device/cupti_trace.hpp"
 #include "device/harness_kernels.hpp"
+#include "device/scratch_arena.hpp"
 #include "device/selftest_kernels.hpp"
 #include "mage_bench/cuda.hpp"
 #include "mage_bench/device.hpp"
@@ -28,59 +33,15 @@ void throw_cuda_error(cudaError_t error, const char* what, std::source_location 
 
 namespace {
 
-// A CUPTI or capture refusal is about the tool, an illegal address about the variant.
-bool is_capture_error(cudaError_t error) {
-  switch (error) {
-    case cudaErrorStreamCaptureUnsupported:
-    case cudaErrorStreamCaptureInvalidated:
-    case cudaErrorStreamCaptureMerge:
-    case cudaErrorStreamCaptureUnmatched:
-    case cudaErrorStreamCaptureUnjoined:
-    case cudaErrorStreamCaptureIsolation:
-    case cudaErrorStreamCaptureImplicit:
-    case cudaErrorStreamCaptureWrongThread: return true;
-    default: return false;
-  }
-}
+constexpr std::array limits{std::pair{cudaLimitStackSize, "stack_size"},
+                            std::pair{cudaLimitPrintfFifoSize, "printf_fifo_size"},
+                            std::pair{cudaLimitMallocHeapSize, "malloc_heap_size"},
+                            std::pair{cudaLimitMaxL2FetchGranularity, "max_l2_fetch_granularity"},
+                            std::pair{cudaLimitPersistingL2CacheSize, "persisting_l2_cache_size"}};
 
-class CapturedGraph final : public Graph {
+class CudaDevice final : public Device, private CacheExperiments, private Trials {
  public:
-  CapturedGraph(CudaGraph graph, cudaStream_t stream) : graph_{std::move(graph)} {
-    std::size_t count = 0;
-    check(cudaGraphGetNodes(graph_.get(), nullptr, &count), "cudaGraphGetNodes");
-    std::vector<cudaGraphNode_t> nodes(count);
-    check(cudaGraphGetNodes(graph_.get(), nodes.data(), &count), "cudaGraphGetNodes");
-    for (auto* node : nodes) {
-      cudaGraphNodeType type{};
-      check(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
-      (type == cudaGraphNodeTypeKernel ? kernel_nodes_ : other_nodes_) += 1;
-    }
-    const auto begin = std::chrono::steady_clock::now();
-    check(cudaGraphInstantiate(exec_.put(), graph_.get(), 0), "cudaGraphInstantiate");
-    instantiate_us_ = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
-    check(cudaGraphUpload(exec_.get(), stream), "cudaGraphUpload");
-  }
-  void renew(cudaStream_t stream) {
-    CudaGraphExec fresh;  // made before the old one goes, which would hand on its place
-    check(cudaGraphInstantiate(fresh.put(), graph_.get(), 0), "cudaGraphInstantiate");
-    check(cudaGraphUpload(fresh.get(), stream), "cudaGraphUpload");
-    exec_ = std::move(fresh);
-  }
-  [[nodiscard]] int kernel_nodes() const override { return kernel_nodes_; }
-  [[nodiscard]] int other_nodes() const override { return other_nodes_; }
-  [[nodiscard]] double instantiate_us() const override { return instantiate_us_; }
-  [[nodiscard]] cudaGraphExec_t exec() const { return exec_.get(); }
-
- private:
-  CudaGraph graph_;
-  CudaGraphExec exec_;
-  int kernel_nodes_ = 0, other_nodes_ = 0;
-  double instantiate_us_ = 0;
-};
-
-class CudaDevice final : public Device, private CacheExperiments {
- public:
-  explicit CudaDevice(int index) : index_{index} {
+  explicit CudaDevice(int index) : index_{index}, borders_{index} {
     check(cudaSetDevice(index), "cudaSetDevice");
     info_ = describe_cuda_device(index);
     blocks_ = cuda_attribute(cudaDevAttrMultiProcessorCount, index) * 8;
@@ -92,8 +53,11 @@ class CudaDevice final : public Device, private CacheExperiments {
     constexpr std::size_t mebibyte = 1U << 20U;
     flush_words_ = std::max(info_.l2_bytes * 8 / 3, 32 * mebibyte) / mebibyte * mebibyte / sizeof(uint32);
     flush_ = allocate(flush_words_ * sizeof(uint32));
-    scratch_ = static_cast<uint64*>(allocate(4 * sizeof(uint64)));
+    scratch_ = static_cast<uint64*>(allocate(5 * sizeof(uint64)));
+    findings_ = static_cast<Findings*>(allocate(sizeof(Findings)));
+    check(cudaMemset(findings_, 0, sizeof(Findings)), "cudaMemset");
     preload();
+    reset_persisting_l2();  // what settings() says from now on is what a variant finds
     std::size_t total = 0;
     check(cudaMemGetInfo(&info_.free_bytes, &total), "cudaMemGetInfo");
   }
@@ -101,6 +65,7 @@ class CudaDevice final : public Device, private CacheExperiments {
     static_cast<void>(cudaStreamSynchronize(stream_));
     deallocate(flush_);
     deallocate(scratch_);
+    deallocate(findings_);
   }
 
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }
@@ -117,7 +82,13 @@ class CudaDevice final : public Device, private CacheExperiments {
     check(error, "cudaMalloc");
     return pointer;
   }
-  void deallocate(void* pointer) noexcept override { static_cast<void>(cudaFree(pointer)); }
+  void deallocate(void* pointer) noexcept override {
+    if (borders_.deallocate(pointer)) return;
+    const auto shared = shared_.find(pointer);
+    if (shared == shared_.end()) return static_cast<void>(cudaFree(pointer));
+    shared_.erase(shared);
+    static_cast<void>(cudaFreeHost(pointer));
+  }
   void upload(void* to, const void* from_host, std::size_t bytes) override {
     check(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync to device");
     synchronize();
@@ -126,27 +97,44 @@ class CudaDevice final : public Device, private CacheExperiments {
     check(cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync to host");
     synchronize();
   }
-  void fill(void* to, std::uint32_t pattern, std::size_t words) override {
-    if (words != 0) harness::launch_fill(static_cast<uint32*>(to), words, pattern, blocks_, stream_);
+  void fill(void* to, std::uint32_t pattern, std::size_t bytes) override {
+    if (bytes != 0) harness::launch_fill(to, pattern, bytes, blocks_, stream_);
   }
-  [[nodiscard]] std::uint64_t checksum(const void* from, std::size_t words) override {
-    check(cudaMemsetAsync(scratch_, 0, sizeof(uint64), stream_), "cudaMemsetAsync");
-    harness::launch_checksum(static_cast<const uint32*>(from), words, scratch_, blocks_, stream_);
-    std::uint64_t total = 0;
-    download(&total, scratch_, sizeof total);
-    return total;
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_), "cudaMemcpyAsync on the device");
+  }
+  [[nodiscard]] std::uint64_t checksum(const void* from, std::size_t bytes) override {
+    return checksum_on(stream_, scratch_, from, bytes);
   }
 
-  void speckle(void* to, std::size_t words, std::uint64_t seed, std::uint32_t pattern) override {
-    harness::launch_speckle(static_cast<uint32*>(to), words, seed, pattern, stream_);
+  void spoil(void* to, DType dtype, std::size_t elements, std::uint64_t secret) override {
+    if (elements != 0) harness::launch_spoil(to, dtype, elements, secret, blocks_, stream_);
   }
-  [[nodiscard]] int count_speckles(const void* from, std::size_t words, std::uint64_t seed,
-                                   std::uint32_t pattern) override {
-    check(cudaMemsetAsync(scratch_, 0, sizeof(uint64), stream_), "cudaMemsetAsync");
-    harness::launch_count_speckles(static_cast<const uint32*>(from), words, seed, pattern, scratch_, stream_);
-    std::uint64_t total = 0;
-    download(&total, scratch_, sizeof total);
-    return static_cast<int>(total);
+  void disturb(const Inspection& inspection, const Question& question) override {
+    harness::launch_disturb(inspection, question, stream_);
+  }
+  void disturb_late(const Inspection& inspection, const Question& question) override {
+    constexpr uint64 late_ns = 20'000;
+    harness::launch_disturb_late(inspection, question, late_ns, stream_);
+  }
+  void inspect(const Inspection& inspection, const Question& question) override {
+    if (inspection.output_count != 0) harness::launch_inspect(inspection, question, findings_, stream_);
+  }
+  void inspect_fill(const void* from, std::uint32_t pattern, std::size_t bytes, std::uint32_t tag) override {
+    if (bytes != 0) harness::launch_inspect_fill(from, pattern, bytes, tag, findings_, blocks_, stream_);
+  }
+  void judge(const Judged& output, std::uint32_t tag) override {
+    if (output.elements != 0) harness::launch_judge(output, tag, findings_, blocks_, stream_);
+  }
+  void amend(double* value, float* bound, const Amendment* amendments, std::size_t count) override {
+    if (count != 0) harness::launch_amend(value, bound, amendments, count, blocks_, stream_);
+  }
+  [[nodiscard]] Findings findings() override {
+    Findings found;
+    download(&found, findings_, sizeof found);
+    check(cudaGetLastError(), "a kernel launch");
+    check(cudaMemsetAsync(findings_, 0, sizeof(Findings), stream_), "cudaMemsetAsync");
+    return found;
   }
 
   int change_stream(int index) override {
@@ -160,6 +148,7 @@ class CudaDevice final : public Device, private CacheExperiments {
     check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
     check(cudaGetLastError(), "a kernel launch");
   }
+  void wait_idle() override { check(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); }
   [[nodiscard]] Launch empty_launch() const override {
     return [](StreamHandle stream) { harness::launch_empty(cuda_stream(stream)); };
   }
@@ -217,30 +206,7 @@ class CudaDevice final : public Device, private CacheExperiments {
 
   [[nodiscard]] std::unique_ptr<Graph> capture(Launch& launch, int operations) override {
     synchronize();
-    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-    std::string thrown;
-    try {
-      for (int i = 0; i < operations; ++i) launch(StreamHandle{stream_});
-    } catch (const std::exception& error) {
-      thrown = error.what();  // the capture must end first, or the stream is of no more use
-    }
-    const auto inside = cudaGetLastError();
-    CudaGraph graph;
-    const auto ended = cudaStreamEndCapture(stream_, graph.put());
-    static_cast<void>(cudaGetLastError());
-    for (const auto error : {inside, ended})
-      if (is_capture_error(error))
-        throw UnavailableError{
-            error == cudaErrorStreamCaptureUnsupported ? Unavailable::needs_sync : Unavailable::capture_illegal,
-            std::string{"stream capture: "} + cudaGetErrorString(error) + (thrown.empty() ? "" : "; ") + thrown};
-    if (!thrown.empty()) throw UnavailableError{Unavailable::capture_illegal, "inside a capture: " + thrown};
-    check(inside, "a launch inside a capture");
-    check(ended, "cudaStreamEndCapture");
-    return std::make_unique<CapturedGraph>(std::move(graph), stream_);
-  }
-  void renew(Graph& graph) override {
-    synchronize();
-    static_cast<CapturedGraph&>(graph).renew(stream_);
+    return capture_graph(launch, operations, stream_);
   }
   void replay(Graph& graph) override {
     check(cudaGraphLaunch(static_cast<CapturedGraph&>(graph).exec(), stream_), "cudaGraphLaunch");
@@ -253,12 +219,34 @@ class CudaDevice final : public Device, private CacheExperiments {
     return trace_.stop();
   }
 
+  void place_scratch(std::uint64_t seed) override { arena_.place(seed); }
+  [[nodiscard]] std::vector<std::size_t> scratch_offsets() const override { return arena_.offsets(); }
+  [[nodiscard]] std::vector<DeviceSetting> settings() const override {
+    std::vector<DeviceSetting> found;
+    for (const auto& [limit, name] : limits) {
+      std::size_t value = 0;
+      if (cudaDeviceGetLimit(&value, limit) == cudaSuccess) found.push_back({name, value});
+      static_cast<void>(cudaGetLastError());  // not every device has all of them
+    }
+    int device = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    found.push_back({"current_device", static_cast<std::size_t>(device)});
+    return found;
+  }
+  void set_back(const std::vector<DeviceSetting>& settings) override {
+    check(cudaSetDevice(index_), "cudaSetDevice");
+    for (const auto& setting : settings)
+      for (const auto& [limit, name] : limits)
+        if (setting.name == name) check(cudaDeviceSetLimit(limit, setting.value), "cudaDeviceSetLimit");
+  }
+  [[nodiscard]] Trials* trials() override { return this; }
+
   void profiler_start() override { static_cast<void>(cudaProfilerStart()); }
   void profiler_stop() override { static_cast<void>(cudaProfilerStop()); }
 
  private:
   [[nodiscard]] cudaEvent_t event(Stamp stamp) const { return stamp == Stamp::begin ? begin_.get() : end_.get(); }
-  [[nodiscard]] uint32* sink() const { return reinterpret_cast<uint32*>(scratch_ + 3); }
+  [[nodiscard]] uint32* sink() const { return reinterpret_cast<uint32*>(scratch_ + 4); }
 
   void dirty_flush(DirtyFlush how) override {
     switch (how) {
@@ -271,9 +259,6 @@ class CudaDevice final : public Device, private CacheExperiments {
         harness::launch_write_sweep(static_cast<uint32*>(flush_), flush_words_, ++flushes_, blocks_, stream_);
         return;
     }
-  }
-  void copy(void* to, const void* from, std::size_t bytes) override {
-    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_), "cudaMemcpyAsync on the device");
   }
   void read(const void* from, std::size_t bytes) override {
     harness::launch_read_sweep(static_cast<const uint32*>(from), bytes / sizeof(uint32), sink(), blocks_, stream_);
@@ -314,15 +299,61 @@ class CudaDevice final : public Device, private CacheExperiments {
     return carve_out;
   }
 
+  [[nodiscard]] std::uint64_t checksum_on(cudaStream_t stream, uint64* slot, const void* from, std::size_t bytes) {
+    check(cudaMemsetAsync(slot, 0, sizeof(uint64), stream), "cudaMemsetAsync");
+    harness::launch_checksum(from, bytes, slot, blocks_, stream);
+    std::uint64_t total = 0;
+    check(cudaMemcpyAsync(&total, slot, sizeof total, cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync to host");
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    return total;
+  }
+
+  [[nodiscard]] void* allocate_at_border(std::size_t bytes, Border border) override {
+    return borders_.allocate(bytes, border);
+  }
+  void scratch_at_border(Border border) override { arena_.place_at_border(borders_, border); }
+  [[nodiscard]] void* allocate_shared(std::size_t bytes) override {
+    void* memory = nullptr;
+    check(cudaHostAlloc(&memory, bytes, cudaHostAllocMapped), "cudaHostAlloc");
+    shared_.insert(memory);
+    return memory;
+  }
+  void run_together(Launch& one, Launch& other, int calls) override {
+    wait_idle();
+    constexpr uint64 hold_ns = 200'000;  // both are enqueued before either begins
+    auto* const first = streams_[0].get();
+    auto* const second = streams_[1].get();
+    for (auto* stream : {first, second}) harness::launch_delay(hold_ns, stream);
+    for (int i = 0; i < calls; ++i) {
+      one(StreamHandle{first});
+      other(StreamHandle{second});
+    }
+    check(cudaGetLastError(), "a kernel launch");
+    wait_idle();
+  }
+  [[nodiscard]] std::uint64_t checksum_meanwhile(const void* from, std::size_t bytes) override {
+    auto* const beside = stream_ == streams_.back().get() ? streams_.front().get() : streams_.back().get();
+    return checksum_on(beside, scratch_ + 3, from, bytes);
+  }
+
   // Modules load at a kernel's first launch, which can wait for running kernels: never inside a gate.
   void preload() {
     harness::launch_empty(stream_);
     delay(1);
     flush_l2();
-    fill(scratch_, 0, 2);
-    static_cast<void>(checksum(scratch_, 2));
-    speckle(scratch_, 2, 0, 0);
-    static_cast<void>(count_speckles(scratch_, 2, 0, 0));
+    fill(scratch_, 0, 2 * sizeof(uint32));
+    static_cast<void>(checksum(scratch_, 2 * sizeof(uint32)));
+    inspect_fill(scratch_, 0, sizeof(uint32), 0);
+    spoil(scratch_, DType::i32, 1, 0);
+    Inspection nothing;
+    nothing.output_count = 1;
+    disturb(nothing, {});
+    disturb_late(nothing, {});
+    inspect(nothing, {});
+    judge({scratch_, DType::i32, 1, reinterpret_cast<double*>(scratch_), reinterpret_cast<float*>(scratch_), 0}, 0);
+    harness::launch_amend(nullptr, nullptr, nullptr, 0, 1, stream_);
+    harness::launch_demote(flush_, 128, 1, stream_);
+    static_cast<void>(findings());
     static_cast<void>(probe_clock());
     spin(StreamHandle{stream_}, {});
     synchronize();
@@ -333,10 +364,14 @@ class CudaDevice final : public Device, private CacheExperiments {
   std::array<CudaStream, 8> streams_;  // as many as the driver has hardware queues for by default
   cudaStream_t stream_ = nullptr;      // of those, the one in use
   CudaEvent begin_, end_;
+  BorderedMemory borders_;
+  ScratchArena arena_;
+  std::set<void*> shared_;  // pinned memory of the host
   int blocks_ = 0;
   std::size_t flush_words_ = 0;
   void* flush_ = nullptr;
-  uint64* scratch_ = nullptr;  // [0] checksum, [1..2] clock probe, [3] the sweep's sink
+  uint64* scratch_ = nullptr;  // [0] checksum, [1..2] clock probe, [3] checksum meanwhile, [4] the sweep's sink
+  Findings* findings_ = nullptr;
   uint32 flushes_ = 0;
   CuptiTrace trace_;
 };
@@ -351,6 +386,14 @@ CudaPresence cuda_presence() {
   if (error != cudaSuccess) return {0, Unavailable::no_cuda_device, no_device + " (" + cudaGetErrorString(error) + ")"};
   if (count == 0) return {0, Unavailable::no_cuda_device, no_device};
   return {count, std::nullopt, {}};
+}
+
+std::string cuda_identity(int index) {
+  const auto info = describe_cuda_device(index);
+  std::string text = info.name;
+  for (const auto& [key, value] : info.facts)
+    if (key == "compute_capability" || key == "cuda_driver_api" || key == "cuda_runtime") text += " " + value;
+  return text;
 }
 
 std::unique_ptr<Device> make_cuda_device(int index) {

@@ -257,6 +257,8 @@ class Parser {
         throw std::runtime_error{"CUPTI has no times for " + found.record.name +
                                  ": its profiling buffers were full. Trace fewer launches at a time"};
       if (const auto mark = marks_.find(found.correlation); mark != marks_.end()) found.record.mark = mark->second;
+      if (const auto thread = threads_.find(found.correlation); thread != threads_.end())
+        found.record.thread = thread->second;
       const auto first_ns = found_.front().begin_ns;
       found.record.begin_us = static_cast<double>(found.begin_ns - first_ns) * 1e-3;
       found.record.end_us = static_cast<double>(found.end_ns - first_ns) * 1e-3;
@@ -276,10 +278,14 @@ class Parser {
     if (activity.kind == CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION) {
       const auto& link = reinterpret_cast<const CUpti_ActivityExternalCorrelation&>(activity);
       if (link.externalKind == mark_kind) marks_.insert_or_assign(link.correlationId, std::uint64_t{link.externalId});
+    } else if (activity.kind == CUPTI_ACTIVITY_KIND_RUNTIME || activity.kind == CUPTI_ACTIVITY_KIND_DRIVER) {
+      const auto& call = reinterpret_cast<const CUpti_ActivityAPI&>(activity);
+      threads_.insert_or_assign(call.correlationId, call.threadId);
     } else if (activity.kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
       const auto& kernel = reinterpret_cast<const CUpti_ActivityKernel10&>(activity);
       add(kernel, demangle(kernel.name));
       auto& record = found_.back().record;
+      record.is_kernel = true;
       const std::array grid{kernel.gridX, kernel.gridY, kernel.gridZ};
       const std::array block{kernel.blockX, kernel.blockY, kernel.blockZ};
       std::transform(grid.begin(), grid.end(), record.grid, [](int n) { return static_cast<unsigned>(n); });
@@ -295,11 +301,14 @@ class Parser {
   void add(const Activity& activity, std::string name) {
     Found found{{}, activity.start, activity.end, activity.correlationId};
     found.record.name = std::move(name);
+    found.record.is_kernel = false;
+    found.record.stream = activity.streamId;
     found_.push_back(std::move(found));
   }
 
   std::vector<Found> found_;
-  std::unordered_map<std::uint32_t, std::uint64_t> marks_;  // by correlation
+  std::unordered_map<std::uint32_t, std::uint64_t> marks_;    // by correlation
+  std::unordered_map<std::uint32_t, std::uint32_t> threads_;  // likewise
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stands in for cuda_device.cpp where the build has no CUDA toolkit.
+#include <string>
+
 #include "mage_bench/device.hpp"
 
 namespace mage {
@@ -7,6 +9,8 @@ namespace mage {
 CudaPresence cuda_presence() {
   return {0, Unavailable::cuda_toolkit_missing, std::string{explain(Unavailable::cuda_toolkit_missing)}};
 }
+
+std::string cuda_identity(int) { return {}; }
 
 std::unique_ptr<Device> make_cuda_device(int) {
   throw UnavailableError{Unavailable::cuda_toolkit_missing, std::string{explain(Unavailable::cuda_toolkit_missing)}};

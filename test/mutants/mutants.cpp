@@ -159,7 +159,7 @@ class Spoilt {
                           mutation_ == Mutation::last_tile_unwritten;
     if (replaced) bound[mutant.operand] = memory_.pointer;
     device.fill(memory_.pointer, mutation_ == Mutation::operand_of_ones ? one_word : 0U,
-                std::max<std::size_t>(words(operand_), 1));
+                std::max(operand_.bytes(), sizeof(std::uint32_t)));
     device.synchronize();
     const auto launch = [&](const AnyProblem& of) {
       return prepare(variant, of, family.bind(of, Pointers{std::vector<void*>{bound}}));

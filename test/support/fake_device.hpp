@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ class FakeDevice : public Device {
   double traced_extra_us = 0;  ///< added to an operation while a trace runs
   bool begin_reached = false;  ///< what reached() answers
   int kernels_per_operation = 1;
+  std::string odd_node;   ///< in the place of a kernel in graphs of more than one operation
+  std::function<void(Launch&)> on_capture;  ///< told what is captured
   int nodes_missing = 0;  ///< left out of graphs of more than one operation
   std::optional<Unavailable> refuse_trace, refuse_capture;
   bool drop_records = false;
@@ -38,9 +41,15 @@ class FakeDevice : public Device {
   void upload(void*, const void*, std::size_t) override { throw std::logic_error{"no memory"}; }
   void download(void*, const void*, std::size_t) override { throw std::logic_error{"no memory"}; }
   void fill(void*, std::uint32_t, std::size_t) override { enqueue("fill", operation_us); }
+  void copy(void*, const void*, std::size_t) override { enqueue("copy", operation_us); }
   [[nodiscard]] std::uint64_t checksum(const void*, std::size_t) override { return 0; }
-  void speckle(void*, std::size_t, std::uint64_t, std::uint32_t) override { enqueue("speckle", 0); }
-  [[nodiscard]] int count_speckles(const void*, std::size_t, std::uint64_t, std::uint32_t) override { return 0; }
+  void spoil(void*, DType, std::size_t, std::uint64_t) override { enqueue("spoil", operation_us); }
+  void disturb(const Inspection&, const Question&) override { enqueue("disturb", 0); }
+  void inspect(const Inspection&, const Question&) override { enqueue("inspect", 0); }
+  void inspect_fill(const void*, std::uint32_t, std::size_t, std::uint32_t) override { enqueue("inspect fill", 0); }
+  void judge(const Judged&, std::uint32_t) override { enqueue("judge", operation_us); }
+  void amend(double*, float*, const Amendment*, std::size_t) override { enqueue("amend", 0); }
+  [[nodiscard]] Findings findings() override { return {}; }
 
   void submit(Launch& launch) override {
     launch(StreamHandle{});
@@ -74,20 +83,25 @@ class FakeDevice : public Device {
 
   struct FakeGraph final : Graph {
     int operations = 0, kernels = 0;
+    std::string odd_node;  ///< in the place of one of them
+    [[nodiscard]] std::vector<std::string> nodes() const override {
+      std::vector<std::string> all(static_cast<std::size_t>(kernels), "kernel");
+      if (!odd_node.empty() && !all.empty()) all.back() = odd_node;
+      return all;
+    }
     [[nodiscard]] int kernel_nodes() const override { return kernels; }
     [[nodiscard]] int other_nodes() const override { return 0; }
     [[nodiscard]] double instantiate_us() const override { return 77; }
   };
-  [[nodiscard]] std::unique_ptr<Graph> capture(Launch&, int operations) override {
+  [[nodiscard]] std::unique_ptr<Graph> capture(Launch& launch, int operations) override {
     if (refuse_capture) throw UnavailableError{*refuse_capture, "fake"};
     actions.push_back("capture " + std::to_string(operations));
+    if (on_capture) on_capture(launch);
     auto graph = std::make_unique<FakeGraph>();
     graph->operations = operations;
     graph->kernels = operations * kernels_per_operation - (operations > 1 ? nodes_missing : 0);
+    if (operations > 1) graph->odd_node = odd_node;
     return graph;
-  }
-  void renew(Graph& graph) override {
-    actions.push_back("renew " + std::to_string(static_cast<FakeGraph&>(graph).operations));
   }
   void replay(Graph& graph) override {
     const int operations = static_cast<FakeGraph&>(graph).operations;
@@ -130,7 +144,7 @@ class FakeDevice : public Device {
     for (int k = 0; k < kernels_per_operation; ++k) {
       const double begin_us = stream_us_ - operation_us + k * each_us;
       records_.push_back(
-          {"kernel_" + std::to_string(k), mark_, begin_us, begin_us + each_us + record_extra_us, {}, {}});
+          {"kernel_" + std::to_string(k), mark_, begin_us, begin_us + each_us + record_extra_us, {}, {}, true, 0, 0});
     }
   }
 

@@ -38,8 +38,8 @@ class SimulatedDevice final : public Device {
   std::optional<Unavailable> refuse_trace;
   // What it was told.
   std::vector<int> streams;  ///< in the order in which they were changed for
-  int renewals = 0;          ///< of graphs
-  std::string caches;        ///< what touched L2, in order: f fill, s speckle, l sweep, o operation, ! begin of a span
+  int captures = 0;
+  std::string caches;        ///< what touched L2, in order: f fill, d disturbing, i inspection, l sweep, o operation, ! begin of a span
 
   SimulatedDevice() : host_{make_host_device()} {
     info_.name = "simulated";
@@ -58,24 +58,49 @@ class SimulatedDevice final : public Device {
     std::memcpy(to, from, bytes);
     synchronize();
   }
-  void fill(void* to, std::uint32_t pattern, std::size_t words) override {
-    host_->fill(to, pattern, words);
+  void fill(void* to, std::uint32_t pattern, std::size_t bytes) override {
+    host_->fill(to, pattern, bytes);
     caches += 'f';
     enqueue(own_us);
   }
-  [[nodiscard]] std::uint64_t checksum(const void* from, std::size_t words) override {
-    synchronize();
-    return host_->checksum(from, words);
-  }
-  void speckle(void* to, std::size_t words, std::uint64_t seed, std::uint32_t pattern) override {
-    host_->speckle(to, words, seed, pattern);
-    caches += 's';
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    std::memcpy(to, from, bytes);
     enqueue(own_us);
   }
-  [[nodiscard]] int count_speckles(const void* from, std::size_t words, std::uint64_t seed,
-                                   std::uint32_t pattern) override {
+  [[nodiscard]] std::uint64_t checksum(const void* from, std::size_t bytes) override {
     synchronize();
-    return host_->count_speckles(from, words, seed, pattern);
+    return host_->checksum(from, bytes);
+  }
+  void spoil(void* to, DType dtype, std::size_t elements, std::uint64_t secret) override {
+    later([=, this] { host_->spoil(to, dtype, elements, secret); });
+    caches += 'f';
+    enqueue(own_us);
+  }
+  void disturb(const Inspection& inspection, const Question& question) override {
+    later([=, this] { host_->disturb(inspection, question); });
+    caches += 'd';
+    enqueue(own_us);
+  }
+  void inspect(const Inspection& inspection, const Question& question) override {
+    later([=, this] { host_->inspect(inspection, question); });
+    caches += 'i';
+    enqueue(own_us);
+  }
+  void inspect_fill(const void* from, std::uint32_t pattern, std::size_t bytes, std::uint32_t tag) override {
+    host_->inspect_fill(from, pattern, bytes, tag);
+    enqueue(own_us);
+  }
+  void judge(const Judged& output, std::uint32_t tag) override {
+    host_->judge(output, tag);
+    enqueue(own_us);
+  }
+  void amend(double* value, float* bound, const Amendment* amendments, std::size_t count) override {
+    host_->amend(value, bound, amendments, count);
+    enqueue(own_us);
+  }
+  [[nodiscard]] Findings findings() override {
+    synchronize();
+    return host_->findings();
   }
 
   int change_stream(int index) override {
@@ -122,22 +147,24 @@ class SimulatedDevice final : public Device {
   }
 
   struct Captured final : Graph {
-    std::vector<std::pair<Spin, std::string>> kernels;
-    [[nodiscard]] int kernel_nodes() const override { return static_cast<int>(kernels.size()); }
+    std::vector<std::function<void()>> steps;
+    std::vector<std::string> names;
+    [[nodiscard]] int kernel_nodes() const override { return static_cast<int>(names.size()); }
+    [[nodiscard]] std::vector<std::string> nodes() const override { return names; }
     [[nodiscard]] int other_nodes() const override { return 0; }
     [[nodiscard]] double instantiate_us() const override { return 77; }
   };
   [[nodiscard]] std::unique_ptr<Graph> capture(Launch& launch, int operations) override {
     auto graph = std::make_unique<Captured>();
     capture_ = graph.get();
+    ++captures;
     for (int i = 0; i < operations; ++i) launch(StreamHandle{});
     capture_ = nullptr;
     return graph;
   }
-  void renew(Graph&) override { ++renewals; }
   void replay(Graph& graph) override {
     enqueue(0);
-    for (const auto& [spin, name] : static_cast<Captured&>(graph).kernels) run(spin, name, graph_gap_us);
+    for (const auto& step : static_cast<Captured&>(graph).steps) step();
   }
 
   void trace_start() override {
@@ -155,6 +182,13 @@ class SimulatedDevice final : public Device {
   void profiler_stop() override {}
 
  private:
+  /// What a graph does at each replay, and a stream at once: what is enqueued takes place in that order.
+  void later(std::function<void()> work) {
+    if (capture_ != nullptr)
+      capture_->steps.push_back(std::move(work));
+    else
+      work();
+  }
   /// A host that really sleeps inside an operation; shorter pauses are those of the machine that simulates.
   void notice_sleep() {
     constexpr double shortest_us = 2500;
@@ -165,12 +199,17 @@ class SimulatedDevice final : public Device {
   }
   void enqueue(double device_us) {
     notice_sleep();
+    if (capture_ != nullptr) return;
     after_kernel_ = false;
     host_us_ += enqueue_us;
     stream_us_ = std::max(host_us_, stream_us_) + device_us;
   }
   void kernel(const Spin& spin, const char* name) {
-    if (capture_ != nullptr) return capture_->kernels.emplace_back(spin, name), void();
+    if (capture_ != nullptr) {
+      capture_->names.emplace_back(name);
+      capture_->steps.emplace_back([this, spin, name] { run(spin, name, graph_gap_us); });
+      return;
+    }
     const bool queued = after_kernel_ && stream_us_ > host_us_;
     enqueue(0);
     run(spin, name, queued ? gap_us : 0);
@@ -188,7 +227,7 @@ class SimulatedDevice final : public Device {
       spin.stamps[0] = static_cast<std::uint64_t>(begin_us * 1e3);
       spin.stamps[1] = spin.stamps[0] + static_cast<std::uint64_t>(std::llround(stamped_us * 1e3));
     }
-    if (tracing_) records_.push_back({name, mark_, begin_us, stream_us_ + trace_extra_us, {1, 1, 1}, {32, 1, 1}});
+    if (tracing_) records_.push_back({name, mark_, begin_us, stream_us_ + trace_extra_us, {1, 1, 1}, {32, 1, 1}, true, 0, 0});
   }
 
   std::unique_ptr<Device> host_;

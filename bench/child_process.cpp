@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/selftest/child_process.hpp"
+#include "bench/child_process.hpp"
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -16,7 +16,7 @@
 #include <system_error>
 #include <thread>
 
-namespace mage::selftest {
+namespace mage {
 namespace {
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
@@ -43,7 +43,7 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
 TemporaryFolder::TemporaryFolder() {
   // Not temp_directory_path(), whose errors name neither the variable nor the path.
   const char* folder = std::getenv("TMPDIR");
-  auto pattern = std::string{folder == nullptr || *folder == '\0' ? "/tmp" : folder} + "/mage_selftest_XXXXXX";
+  auto pattern = std::string{folder == nullptr || *folder == '\0' ? "/tmp" : folder} + "/mage_bench_XXXXXX";
   if (::mkdtemp(pattern.data()) == nullptr)
     throw std::runtime_error{"cannot create a folder " + pattern + ": " + std::strerror(errno) +
                              "; set TMPDIR to a folder that can be written"};
@@ -76,7 +76,7 @@ ChildProcess::~ChildProcess() {
   if (!reaped_) kill();
 }
 
-bool ChildProcess::ended() {
+bool ChildProcess::has_ended() {
   if (reaped_) return true;
   pid_t waited = -1;
   do waited = ::waitpid(process_, &status_, WNOHANG);
@@ -90,23 +90,23 @@ bool ChildProcess::ended() {
 bool ChildProcess::wait_until(const std::function<bool()>& condition, double limit_s) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>{limit_s};
   while (!condition()) {
-    if (ended() || std::chrono::steady_clock::now() > deadline) return false;
+    if (has_ended() || std::chrono::steady_clock::now() > deadline) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds{2});
   }
   return true;
 }
 
 int ChildProcess::wait(double limit_s) {
-  static_cast<void>(wait_until([this] { return ended(); }, limit_s));
+  static_cast<void>(wait_until([this] { return has_ended(); }, limit_s));
   if (!reaped_) kill();
   if (status_ == -1) throw std::runtime_error{"a process that was started was waited for by somebody else"};
   return WIFSIGNALED(status_) ? -WTERMSIG(status_) : WEXITSTATUS(status_);
 }
 
 void ChildProcess::kill() {
-  if (ended()) return;
+  if (has_ended()) return;
   static_cast<void>(::kill(process_, SIGKILL));
-  while (!ended()) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  while (!has_ended()) std::this_thread::sleep_for(std::chrono::milliseconds{1});
 }
 
-}  // namespace mage::selftest
+}  // namespace mage

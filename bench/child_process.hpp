@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A second process for proofs that need one: what ends a program cannot be shown inside of it.
+// A second process, for what could end a program or never come back.
 #pragma once
 
 #include <sys/types.h>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace mage::selftest {
+namespace mage {
 
 /// An empty folder that goes with this object.
 class TemporaryFolder {
@@ -40,15 +40,15 @@ class ChildProcess {
   [[nodiscard]] bool wait_until(const std::function<bool()>& condition, double limit_s);
   /// Its exit code, or minus the number of the signal that ended it. Kills it where `limit_s` pass: then -9.
   [[nodiscard]] int wait(double limit_s = 60);
+  [[nodiscard]] bool has_ended();
   /// SIGKILL: it gets no chance to do anything.
   void kill();
 
  private:
-  [[nodiscard]] bool ended();
 
   pid_t process_ = -1;
   bool reaped_ = false;
   int status_ = 0;
 };
 
-}  // namespace mage::selftest
+}  // namespace mage

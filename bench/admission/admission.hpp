@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which variants may be measured. Trials take place in a process of their own, with a deadline: what they do to it costs
+// the variant, and nothing else. Who was admitted is remembered by machine code and device.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bench/console.hpp"
+#include "bench/options.hpp"
+#include "bench/plan.hpp"
+
+namespace mage {
+
+/// What became of one variant.
+struct Admission {
+  Status status = Status::ok;  ///< ok: admitted
+  std::string reason;          ///< where it was not
+  std::string lacking;         ///< what could not be looked at on this machine; empty where all was
+  double wall_s = 0;
+  bool remembered = false;  ///< from another run
+  std::string code_sha256;  ///< empty where the build does not know
+};
+using Admissions = std::map<std::string, Admission>;  ///< by family/variant
+
+/// Of every variant that has a fixture which could run here. Empty where an interrupt came.
+[[nodiscard]] Admissions admit(const Options& options, const std::vector<Fixture>& fixtures, Console& console);
+/// A variant that was not admitted has no time: its fixtures get the status and the reason.
+void withhold(const Admissions& admissions, std::vector<Fixture>& fixtures);
+
+/// The child: tries options.trials and prints. Returns the exit code: not 0 where it could not try all of them.
+[[nodiscard]] int run_trials(const Options& options);
+
+}  // namespace mage

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/admission/trial.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <stdexcept>
+#include <utility>
+
+#include "bench/admission/chain.hpp"
+#include "bench/audits.hpp"
+
+namespace mage {
+namespace {
+
+constexpr std::size_t small_device_bytes = std::size_t{4} << 20U, small_host_bytes = std::size_t{1} << 20U;
+// Large enough for many blocks, small enough for thousands of calls.
+constexpr std::size_t repeated_device_bytes = std::size_t{1} << 20U, repeated_host_bytes = std::size_t{16} << 10U;
+constexpr int device_calls = 20'000, host_calls = 3'000;
+constexpr double longest_repetition_us = 2e6;
+constexpr int calls_a_graph = 50;
+constexpr int chain_repetitions = 6;
+constexpr int pairs_together = 8, calls_together = 20;
+constexpr int traced_problems = 3;
+
+/// Small: where a call leaves room on the device, all of the next one can start. With a single row, an output has the
+/// shape of a bias and of weights too.
+constexpr const char* chained_problems[]{"64x1024", "1x4096", "37x515-o1", "600x768", "16x12288"};
+
+class Trial {
+ public:
+  Trial(Device& device, TrialProblems& problems, const VariantInfo& variant,
+        const std::function<void(const std::string&)>& at)
+      : device_{device},
+        problems_{problems},
+        family_{problems.family()},
+        variant_{variant},
+        tell_{at},
+        host_{device.info().is_host},
+        settings_{device.settings()} {}
+
+  TrialVerdict run() {
+    try {
+      const auto accepted = problems_.accepted(variant_, host_ ? small_host_bytes : small_device_bytes);
+      if (accepted.empty())
+        throw std::runtime_error{"it accepts none of its family's problems, so that it cannot be tried"};
+      look_for_borders();
+      for (std::size_t i = 0; i < accepted.size(); ++i) {
+        at_border(accepted[i], Trials::Border::rear);
+        if (i % 2 == 0) at_border(accepted[i], Trials::Border::front);
+      }
+      const auto& repeated = middle(accepted);
+      if (!host_) on_its_stream(accepted);
+      chained();
+      together(repeated);
+      many_calls(repeated);
+      verdict_.problems = static_cast<int>(accepted.size());
+    } catch (const UnavailableError& error) {
+      fail(Status::unavailable, error.what());
+    } catch (const WrongError& error) {
+      fail(Status::wrong, where_ + ": " + error.what());
+    } catch (const std::exception& error) {
+      // An address that is not the operation's: nothing else stops a kernel that was launched.
+      fail(at_border_ ? Status::wrong : Status::failed, where_ + ": " + error.what());
+    }
+    finish();
+    return verdict_;
+  }
+
+ private:
+  void fail(Status status, const std::string& reason) {
+    verdict_.status = status;
+    verdict_.reason = reason;
+  }
+  void at(const std::string& where) {
+    where_ = where;
+    tell_(where);
+  }
+  void expect(const std::string& reason) {
+    if (!reason.empty()) throw WrongError{reason};
+  }
+  void expect(const Verdict& verdict) {
+    if (!verdict.ok) throw WrongError{verdict.reason};
+  }
+
+  /// After the last trial: the device is to be what it was.
+  void finish() {
+    try {
+      device_.wait_idle();
+      const auto changed = changed_setting(settings_, device_.settings());
+      device_.set_back(settings_);
+      device_.place_scratch(0);
+      // The one that a variant may ask for, and does not get.
+      if (!changed.empty() && !changed.starts_with("persisting_l2_cache_size") && verdict_.status == Status::ok)
+        fail(Status::wrong, "it changed a setting of the device: " + changed);
+    } catch (const std::exception& error) {
+      verdict_.device_lost = true;
+      if (verdict_.status == Status::ok) fail(Status::failed, where_ + ": " + error.what());
+    }
+  }
+
+  [[nodiscard]] std::size_t bytes(const AnyProblem& problem) const {
+    std::size_t total = 0;
+    for (const auto& operand : family_.operands(problem)) total += operand.bytes();
+    return total;
+  }
+  /// The largest that is still small enough to be repeated.
+  [[nodiscard]] const AnyProblem& middle(const std::vector<AnyProblem>& accepted) const {
+    const auto most = host_ ? repeated_host_bytes : repeated_device_bytes;
+    const auto* best = &accepted.front();
+    for (const auto& problem : accepted) {
+      const bool fits = bytes(problem) <= most, best_fits = bytes(*best) <= most;
+      if (fits != best_fits ? fits : fits == (bytes(problem) > bytes(*best))) best = &problem;
+    }
+    return *best;
+  }
+
+  void look_for_borders() {
+    try {
+      device_.deallocate(device_.trials()->allocate_at_border(256, Trials::Border::rear));
+    } catch (const UnavailableError& error) {
+      borders_ = false;
+      lacks(error.what());
+    }
+  }
+
+  /// One call each behind poison, behind plausible values, and behind inputs that change late.
+  void at_border(const AnyProblem& problem, Trials::Border border) {
+    const bool rear = border == Trials::Border::rear;
+    at(problem.name + ", operands and scratch " + (rear ? "end" : "begin") + " where nobody may read or write");
+    at_border_ = true;
+    const auto edge = borders_ ? std::optional{border} : std::nullopt;
+    Case bound{device_, problems_.oracle(problem), {.slack_bytes = 0, .border = edge, .secret = ++secret_}};
+    device_.place_scratch(secret_);
+    if (borders_) device_.trials()->scratch_at_border(border);
+    auto launch = bound.bind(variant_);
+    std::map<int, std::uint64_t> bits;
+    for (int call = 0; call < 3; ++call) {
+      if (call == 0)
+        bound.poison();
+      else
+        bound.spoil();
+      if (call == 1)
+        bound.disturb_late();
+      else
+        bound.disturb();
+      device_.submit(launch);
+      bound.inspect();
+      expect(bound.found());
+      const auto verdict = bound.check();
+      expect(verdict);
+      const auto [known, first] = bits.try_emplace(bound.set(), verdict.output_checksum);
+      if (variant_.deterministic && !first && known->second != verdict.output_checksum)
+        throw WrongError{"two calls gave different bits, though the variant says it is deterministic"};
+    }
+    in_graph(bound, launch);
+    launch = {};
+    device_.place_scratch(0);
+    at_border_ = false;
+  }
+
+  void in_graph(Case& bound, Launch& launch) {
+    if (host_ || captured_ == traced_problems) return;
+    try {
+      const auto graph = device_.capture(launch, 1);
+      ++captured_;
+      if (graph->kernel_nodes() + graph->other_nodes() == 0)
+        throw WrongError{"the operation put nothing on the stream that it was given"};
+      bound.spoil();
+      bound.disturb();
+      device_.replay(*graph);
+      bound.inspect();
+      expect(bound.found());
+      expect(bound.check());
+    } catch (const UnavailableError& error) {
+      lacks(error.what());
+    }
+  }
+
+  void lacks(const std::string& what) {
+    if (verdict_.lacking.empty()) verdict_.lacking = what;
+  }
+
+  /// By holding the stream, and by the profiler's records of which kernel ran where and when.
+  void on_its_stream(const std::vector<AnyProblem>& accepted) {
+    for (int i = 0; i < traced_problems && i < static_cast<int>(accepted.size()); ++i) {
+      // From the largest on: work that is out of order shows where it takes long.
+      auto order = accepted;
+      std::sort(order.begin(), order.end(),
+                [this](const AnyProblem& a, const AnyProblem& b) { return bytes(a) > bytes(b); });
+      const auto& problem = order[static_cast<std::size_t>(i)];
+      at(problem.name + ", on its stream");
+      Case bound{device_, problems_.oracle(problem), {.slack_bytes = 0, .border = {}, .secret = ++secret_}};
+      device_.place_scratch(secret_);
+      auto launch = bound.bind(variant_);
+      device_.submit(launch);
+      expect(work_out_of_turn(device_, bound, launch));
+      try {
+        device_.trace_start();
+      } catch (const UnavailableError& error) {
+        lacks(error.what());
+        continue;
+      }
+      for (std::uint64_t call = 1; call <= 5; ++call) {
+        device_.delay(100);
+        bound.disturb();
+        device_.trace_mark(call);
+        device_.submit(launch);
+        device_.trace_mark(0);
+        bound.inspect();
+      }
+      device_.synchronize();
+      judge_order(device_.trace_stop());
+      expect(bound.found());
+      expect(bound.check());
+    }
+  }
+
+  void chained() {
+    for (const auto* name : chained_problems) {
+      const auto problem = family_.parse(name);
+      if (!problem || !accepts(variant_, *problem)) continue;
+      const auto operands = family_.operands(*problem);
+      for (const auto& link : links(operands)) {
+        at(std::string{name} + ", calls that pass " + operands[link.out].name + " on as " + operands[link.in].name);
+        device_.place_scratch(++secret_);
+        const Chained chained{
+            .operands = operands,
+            .link = link,
+            .prepare = [&](const Pointers& pointers) {
+              return prepare(variant_, *problem, family_.bind(*problem, pointers));
+            },
+            .derive = [&](const Pointers& host) { family_.derive(*problem, host); },
+            .varies = !variant_.deterministic};
+        const auto verdict = check_chain(device_, chained, host_ ? 1 : chain_repetitions);
+        if (!verdict.ok()) throw WrongError{verdict.reason};
+      }
+    }
+  }
+
+  /// Two bindings of their own memory: what they share is what no call may keep to itself.
+  void together(const AnyProblem& problem) {
+    at(problem.name + ", two at the same time");
+    const auto& oracle = problems_.oracle(problem);
+    Case one{device_, oracle, {.slack_bytes = 0, .border = {}, .secret = ++secret_}};
+    Case other{device_, oracle, {.slack_bytes = 0, .border = {}, .secret = ++secret_}};
+    device_.place_scratch(secret_);
+    auto first = one.bind(variant_), second = other.bind(variant_);
+    for (int pair = 0; pair < pairs_together; ++pair) {
+      for (auto* bound : {&one, &other}) {
+        bound->spoil();
+        bound->disturb();
+      }
+      device_.trials()->run_together(first, second, calls_together);
+      expect(one.check());
+      expect(other.check());
+    }
+  }
+
+  /// Each checked as a whole: a call in some hundred that is wrong is found.
+  void many_calls(const AnyProblem& problem) {
+    const int calls = host_ ? host_calls : device_calls;
+    at(problem.name + ", " + std::to_string(calls) + " calls");
+    Case bound{device_, problems_.oracle(problem), {.slack_bytes = 0, .border = {}, .secret = ++secret_}};
+    device_.place_scratch(secret_);
+    auto launch = bound.bind(variant_);
+    for (int set = 0; set < 2; ++set) {  // what both sets lead to must be on the device before a graph is captured
+      while (bound.set() != set) bound.disturb();
+      bound.judge();
+      static_cast<void>(bound.found());
+    }
+    const auto call = [&](StreamHandle stream) {
+      bound.disturb();
+      launch(stream);
+      bound.judge();
+    };
+    std::unique_ptr<Graph> graph;
+    if (!host_) {
+      try {
+        Launch checked = call;
+        graph = device_.capture(checked, calls_a_graph);
+      } catch (const UnavailableError&) {
+        graph = nullptr;  // its calls are enqueued one by one
+      }
+    }
+    Launch direct = call;
+    const double begin_us = device_.now_us();
+    for (int done = 0; done < calls && device_.now_us() - begin_us < longest_repetition_us; done += calls_a_graph) {
+      if (graph)
+        device_.replay(*graph);
+      else
+        for (int i = 0; i < calls_a_graph; ++i) device_.submit(direct);
+      if (const auto reason = bound.found(); !reason.empty())
+        throw WrongError{"in one of calls " + std::to_string(done + 1) + " to " + std::to_string(done + calls_a_graph) +
+                         ": " + reason};
+    }
+    expect(bound.check());
+  }
+
+  Device& device_;
+  TrialProblems& problems_;
+  const Family& family_;
+  const VariantInfo& variant_;
+  const std::function<void(const std::string&)>& tell_;
+  bool host_;
+  std::vector<DeviceSetting> settings_;
+  TrialVerdict verdict_;
+  std::string where_ = "before the first trial";
+  bool at_border_ = false, borders_ = true;
+  int captured_ = 0;
+  std::uint64_t secret_ = 0;
+};
+
+}  // namespace
+
+std::vector<AnyProblem> TrialProblems::accepted(const VariantInfo& variant, std::size_t most_bytes) const {
+  auto all = family_.test_problems();
+  const auto bench = family_.bench_problems();
+  const auto bytes = [&](const AnyProblem& problem) { return Case::device_bytes(family_.operands(problem)); };
+  std::vector<AnyProblem> small;
+  for (const auto& problem : all)
+    if (bytes(problem) <= most_bytes && accepts(variant, problem)) small.push_back(problem);
+  if (!small.empty()) return small;
+  all.insert(all.end(), bench.begin(), bench.end());
+  std::erase_if(all, [&](const AnyProblem& problem) { return !accepts(variant, problem); });
+  const auto smallest = std::min_element(
+      all.begin(), all.end(), [&](const AnyProblem& a, const AnyProblem& b) { return bytes(a) < bytes(b); });
+  return smallest == all.end() ? all : std::vector<AnyProblem>{*smallest};
+}
+
+const Oracle& TrialProblems::oracle(const AnyProblem& problem) {
+  auto& known = oracles_[problem.name];
+  if (!known) {
+    known = std::make_unique<Oracle>(family_, problem);
+    known->vary(oracles_.size());
+  }
+  return *known;
+}
+
+TrialVerdict try_variant(Device& device, TrialProblems& problems, const VariantInfo& variant,
+                         const std::function<void(const std::string&)>& at) {
+  return Trial{device, problems, variant, at}.run();
+}
+
+}  // namespace mage

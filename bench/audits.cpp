@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/audits.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include "bench/samplers.hpp"
+#include "bench/statistics.hpp"
+
+namespace mage {
+
+void judge_order(const std::vector<KernelRecord>& records) {
+  const auto own = std::find_if(records.begin(), records.end(),
+                                [](const KernelRecord& record) { return record.is_kernel && record.is_harness(); });
+  if (own == records.end()) return;  // nothing to hold them against
+  constexpr double clock_step_us = 0.1;  // between the stamps of two kernels
+  const KernelRecord* before = nullptr;
+  std::map<std::uint64_t, double> end_us;  // by mark, of the operation's kernels
+  for (const auto& record : records) {     // by the time at which they began
+    if (!record.is_kernel) continue;
+    if (record.is_harness()) {
+      before = &record;
+      for (const auto& [mark, us] : end_us)
+        if (us > record.begin_us + clock_step_us)
+          throw WrongError{"a kernel of the operation was still running when the stream had gone on to what comes "
+                           "behind the operation: not all of the work is in the stream's order"};
+      end_us.clear();
+      continue;
+    }
+    const auto about = "the kernel " + record.name + " ";
+    if (record.mark == 0)
+      throw WrongError{about + "was enqueued outside of a call of the operation, or by another thread"};
+    if (record.thread != own->thread) throw WrongError{about + "was enqueued by another thread"};
+    if (before != nullptr && record.begin_us + clock_step_us < before->end_us)
+      throw WrongError{about + (record.stream == own->stream ? "" : "ran on another stream and ") +
+                       "began before what the stream held it behind had ended"};
+    end_us[record.mark] = std::max(end_us[record.mark], record.end_us);
+  }
+}
+
+std::string work_out_of_turn(Device& device, Case& bound, Launch& launch) {
+  constexpr double hold_us = 2000, look_after_us = 400;
+  constexpr int tries = 3;  // a busy host may need longer than the hold
+  if (device.trials() == nullptr) return {};  // nothing can be looked at meanwhile
+  for (int i = 0; i < tries; ++i) {
+    bound.spoil();
+    device.synchronize();
+    const auto before = bound.glance();
+    device.delay(hold_us);
+    device.record(Stamp::begin);
+    device.submit(launch);
+    const double begin_us = device.now_us();
+    while (device.now_us() - begin_us < look_after_us) {
+    }
+    const auto meanwhile = bound.glance();
+    const bool held = !device.reached(Stamp::begin);
+    device.wait_idle();
+    if (!held) continue;
+    if (meanwhile == before) return {};
+    return "outputs changed while the stream was held: work of the operation is on another stream";
+  }
+  return {};
+}
+
+double unrepeated_ratio(Device& device, Case& bound, Launch& launch, Launch& copies) {
+  constexpr int trials = 5;
+  constexpr double target_us = 300;
+  constexpr int fewest = 2, most = 16;
+  bound.spoil_copies();
+  const double alone_us = std::max(pilot_span_us(device, launch), 0.1);
+  const int pairs = std::clamp(static_cast<int>(std::lround(target_us / alone_us / 2)), fewest, most);
+  const auto batch = [&](Launch& second) {
+    return [&] {
+      for (int i = 0; i < pairs; ++i) {
+        device.submit(launch);
+        device.submit(second);
+      }
+    };
+  };
+  const double delay_us = pilot_delay_us(device, batch(copies));
+  std::vector<double> ratios;
+  for (int i = 0; i < trials; ++i) {
+    device.submit(launch);
+    const double repeated_us = gated_span(device, delay_us, batch(launch)).us;
+    device.submit(copies);
+    const double unrepeated_us = gated_span(device, delay_us, batch(copies)).us;
+    ratios.push_back(unrepeated_us / repeated_us);
+  }
+  bound.restore_copies();
+  return statistics::median(ratios);
+}
+
+std::string too_good_for_one(const Slope& slope) {
+  constexpr double share = 0.7;
+  constexpr double start_us = 0.6;  // of a kernel, which the end of the one before may hide
+  const double own_us = slope.alone_us - slope.floor_alone_us;
+  if (slope.each_us >= share * own_us - start_us * slope.kernels) return {};
+  return fmt::format(
+      "one of many operations takes {:.2f} us, one alone {:.2f} us more than nothing does: not all of them "
+      "can have done the work",
+      slope.each_us, own_us);
+}
+
+std::string faster_than_memory(const Work& work, double us, double peak_gbytes_per_s, std::size_t l2_bytes) {
+  if (peak_gbytes_per_s <= 0 || us <= 0) return {};
+  const double possible_bytes = peak_gbytes_per_s * 1e3 * us;
+  // What is read cold comes from memory. What is written may stay in L2, as much as it holds.
+  const double all = work.bytes() - static_cast<double>(l2_bytes);
+  for (const auto& [bytes, what] : {std::pair{work.bytes_read, "reading its inputs"},
+                                    std::pair{all, "moving its bytes, but for what L2 holds,"}})
+    if (bytes > possible_bytes)
+      return fmt::format("faster than memory: {} alone is {:.0f} bytes in {:.2f} us or {:.0f} GB/s; the memory's peak "
+                         "is {:.0f} GB/s",
+                         what, bytes, us, bytes / us / 1e3, peak_gbytes_per_s);
+  return {};
+}
+
+std::string changed_setting(const std::vector<DeviceSetting>& before, const std::vector<DeviceSetting>& after) {
+  for (std::size_t i = 0; i < before.size() && i < after.size(); ++i)
+    if (before[i] != after[i])
+      return fmt::format("{} from {} to {}", before[i].name, before[i].value, after[i].value);
+  return {};
+}
+
+}  // namespace mage

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ways in which an operation can look right and be wrong, or fast and not be: one function each.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mage_bench/case.hpp"
+#include "mage_bench/device.hpp"
+
+namespace mage {
+
+/// Throws WrongError where a kernel of a traced operation ran out of its stream's order, or was enqueued by another
+/// thread. The measuring protocol's own kernels tell which stream and thread are right, and when the work before and
+/// behind an operation took place. `records` in the order of their begins, those of an operation marked.
+void judge_order(const std::vector<KernelRecord>& records);
+
+/// Holds the stream and looks whether outputs change all the same. Why the operation is wrong; empty where it is not.
+[[nodiscard]] std::string work_out_of_turn(Device& device, Case& bound, Launch& launch);
+
+/// The time of an operation whose inputs are others than those of the call before, over its time on the same inputs
+/// again. Above 1: it lives on what the call before left in a cache, or in its output. `copies` is the operation on the
+/// case's copies of the inputs.
+[[nodiscard]] double unrepeated_ratio(Device& device, Case& bound, Launch& launch, Launch& copies);
+
+/// What a round measured of one operation alone and of each of many, and what nothing costs by the same path.
+struct Slope {
+  double each_us = 0, alone_us = 0, floor_alone_us = 0;
+  int kernels = 1;
+};
+/// Why many operations cannot have done the work of each; empty where they can.
+[[nodiscard]] std::string too_good_for_one(const Slope& slope);
+
+/// Why no operation can move its bytes in this time from a cold cache; empty where one can. A zero is not known.
+[[nodiscard]] std::string faster_than_memory(const Work& work, double us, double peak_gbytes_per_s,
+                                             std::size_t l2_bytes);
+
+/// The first setting that differs, in words; empty where none does.
+[[nodiscard]] std::string changed_setting(const std::vector<DeviceSetting>& before,
+                                          const std::vector<DeviceSetting>& after);
+
+}  // namespace mage

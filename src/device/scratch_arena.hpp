@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "device/bordered_memory.hpp"
+#include "mage_bench/cuda.hpp"
+
+namespace mage {
+
+/// Where allocate_scratch() takes memory from while a CudaDevice is open: one allocation, in which each piece lies at a
+/// random multiple of 256 bytes. Which L2 slices a buffer falls on is worth up to 1.5 % of a time (docs/trust.md), so
+/// a place that lasts a whole run would be a constant that no interval knows of.
+class ScratchArena {
+ public:
+  ScratchArena();
+  ~ScratchArena();
+  ScratchArena(const ScratchArena&) = delete;
+  ScratchArena& operator=(const ScratchArena&) = delete;
+
+  /// The places of the next pieces follow from `seed`.
+  void place(std::uint64_t seed);
+  /// From now on each piece has memory of its own that ends or begins at an address that nobody may touch.
+  void place_at_border(BorderedMemory& borders, Trials::Border border);
+  /// Of the pieces since place(), in bytes from the arena's beginning.
+  [[nodiscard]] const std::vector<std::size_t>& offsets() const { return offsets_; }
+
+  [[nodiscard]] void* take(std::size_t bytes);
+  /// False where `piece` is not of this arena.
+  [[nodiscard]] bool give_back(void* piece);
+
+  /// That of the newest device; null where none is open.
+  [[nodiscard]] static ScratchArena* current();
+
+ private:
+  [[nodiscard]] std::size_t draw();
+  void grow(std::size_t bytes);
+
+  CudaMemory memory_;
+  std::size_t bytes_ = 0, end_ = 0;  ///< of the arena, and of what is taken
+  std::vector<void*> taken_;
+  std::vector<CudaMemory> older_;  ///< outgrown while pieces of it were in use
+  std::vector<std::size_t> offsets_;
+  BorderedMemory* borders_ = nullptr;  ///< set: pieces come from there
+  Trials::Border border_ = Trials::Border::rear;
+  std::uint64_t seed_ = 0;
+  std::uint32_t draws_ = 0;
+};
+
+}  // namespace mage
