@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <vector>
 
 #include "bench/samplers.hpp"
@@ -14,31 +13,31 @@
 namespace mage {
 
 void judge_order(const std::vector<KernelRecord>& records) {
+  constexpr double clock_step_us = 0.5;  // between the stamps of two kernels, and for the end of one to be written
   const auto own = std::find_if(records.begin(), records.end(),
                                 [](const KernelRecord& record) { return record.is_kernel && record.is_harness(); });
   if (own == records.end()) return;  // nothing to hold them against
-  constexpr double clock_step_us = 0.1;  // between the stamps of two kernels
   const KernelRecord* before = nullptr;
-  std::map<std::uint64_t, double> end_us;  // by mark, of the operation's kernels
-  for (const auto& record : records) {     // by the time at which they began
+  std::vector<const KernelRecord*> operation;  // its kernels since the last one of the protocol
+  for (const auto& record : records) {         // by the time at which they began
     if (!record.is_kernel) continue;
     if (record.is_harness()) {
+      for (const auto* kernel : operation)
+        if (kernel->end_us > record.begin_us + clock_step_us)
+          throw WrongError{"the kernel " + kernel->name +
+                           " was still running when the stream had gone on to what comes behind the operation"};
+      operation.clear();
       before = &record;
-      for (const auto& [mark, us] : end_us)
-        if (us > record.begin_us + clock_step_us)
-          throw WrongError{"a kernel of the operation was still running when the stream had gone on to what comes "
-                           "behind the operation: not all of the work is in the stream's order"};
-      end_us.clear();
       continue;
     }
     const auto about = "the kernel " + record.name + " ";
     if (record.mark == 0)
       throw WrongError{about + "was enqueued outside of a call of the operation, or by another thread"};
     if (record.thread != own->thread) throw WrongError{about + "was enqueued by another thread"};
-    if (before != nullptr && record.begin_us + clock_step_us < before->end_us)
-      throw WrongError{about + (record.stream == own->stream ? "" : "ran on another stream and ") +
-                       "began before what the stream held it behind had ended"};
-    end_us[record.mark] = std::max(end_us[record.mark], record.end_us);
+    // On the stream itself a dependent kernel may begin while the one before it ends.
+    if (record.stream != own->stream && before != nullptr && record.begin_us + clock_step_us < before->end_us)
+      throw WrongError{about + "ran on another stream, and began before what the stream held it behind had ended"};
+    operation.push_back(&record);
   }
 }
 
@@ -64,6 +63,23 @@ std::string work_out_of_turn(Device& device, Case& bound, Launch& launch) {
     return "outputs changed while the stream was held: work of the operation is on another stream";
   }
   return {};
+}
+
+double spoilt_ratio(Device& device, Case& bound, Launch& launch) {
+  constexpr int trials = 9;
+  const auto operation = [&] { device.submit(launch); };
+  const double delay_us = pilot_delay_us(device, operation);
+  std::vector<double> spoilt_us, right_us;
+  for (int i = 0; i < 2 * trials; ++i) {
+    device.submit(launch);
+    const bool spoil = i % 4 == 0 || i % 4 == 3;
+    if (spoil)
+      bound.spoil();
+    else
+      bound.touch();
+    (spoil ? spoilt_us : right_us).push_back(gated_span(device, delay_us, operation).us);
+  }
+  return statistics::median(spoilt_us) / statistics::median(right_us);
 }
 
 double unrepeated_ratio(Device& device, Case& bound, Launch& launch, Launch& copies) {

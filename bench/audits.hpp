@@ -19,8 +19,12 @@ void judge_order(const std::vector<KernelRecord>& records);
 /// Holds the stream and looks whether outputs change all the same. Why the operation is wrong; empty where it is not.
 [[nodiscard]] std::string work_out_of_turn(Device& device, Case& bound, Launch& launch);
 
+/// The time of an operation whose outputs hold wrong values before it, over its time where they hold the right ones
+/// already; caches are the same. Above 1: it leaves out stores, or work, where it finds the answer.
+[[nodiscard]] double spoilt_ratio(Device& device, Case& bound, Launch& launch);
+
 /// The time of an operation whose inputs are others than those of the call before, over its time on the same inputs
-/// again. Above 1: it lives on what the call before left in a cache, or in its output. `copies` is the operation on the
+/// again. Above 1: it lives on what the call before left in a cache. `copies` is the operation on the
 /// case's copies of the inputs.
 [[nodiscard]] double unrepeated_ratio(Device& device, Case& bound, Launch& launch, Launch& copies);
 

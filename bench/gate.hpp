@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+
 #include "bench/samplers.hpp"
 #include "mage_bench/case.hpp"
 
@@ -29,12 +31,16 @@ void warm_up(Device& device, Sampler& sampler, Samples& discarded);
 /// Around samples that count: inputs that take turns, a few spoilt elements, a look at both. With `whole` all of the
 /// outputs are spoilt, before caches are swept.
 [[nodiscard]] Hooks counted_hooks(Case& bound, bool whole);
-/// Around operations that are checked and do not count: all of the outputs are spoilt right before each.
-[[nodiscard]] Hooks audit_hooks(Case& bound);
+/// What all of the outputs hold before an operation that is checked: a NaN that shows what was never written, or
+/// plausible values.
+enum class Behind { poison, values };
+/// Around operations that are checked and do not count. With `dependent` a dependent kernel looks at them, which begins
+/// while the operation runs: not where a trace tells the order. `set` is that of the inputs; without it, one at random.
+[[nodiscard]] Hooks audit_hooks(Case& bound, bool dependent, Behind behind = Behind::values,
+                                std::optional<int> set = {});
 
-/// Checks an operation through the sampler itself: what is checked is what will be timed. Three times, each behind
-/// other outputs (a poison that shows what was never written, then plausible values) and with inputs that take turns;
-/// a deterministic one must give the same bits for the same inputs.
+/// Checks an operation through the sampler itself: what is checked is what will be timed. Three times, with inputs that
+/// take turns; a deterministic one must give the same bits for the same inputs.
 [[nodiscard]] Verdict run_gate(Sampler& sampler, Case& bound, bool deterministic);
 
 /// What inspections found, and the whole of the outputs behind them.

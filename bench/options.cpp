@@ -195,7 +195,7 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
       ->check(CLI::Range(1, 1000000))
       ->group(protocol);
   app.add_option("--mage_round_budget", options.round_budget_s,
-                 "Seconds that one fixture may spend in one round [0.25]; a slow one takes fewer samples, at least one")
+                 "Seconds that one fixture may spend in one round [0.15]; a slow one takes fewer samples, at least one")
       ->check(CLI::Range(1e-4, 3600.0))
       ->group(protocol);
   app.add_option("--mage_seed", options.seed, "Seed of the execution order [1]")->check(whole_number)->group(protocol);

@@ -41,7 +41,7 @@ struct Options {
   int rounds = 0;   ///< 0: the smallest balanced number from 10 on
   int samples = 0;  ///< 0: the mode's own
   std::uint64_t seed = 1;
-  double round_budget_s = 0.25;  ///< seconds a fixture may spend in one round
+  double round_budget_s = 0.15;  ///< seconds a fixture may spend in one round
   std::size_t max_bytes = 0;     ///< 0: what the device and the host have free
   int device = 0;
   bool dry_run = false;

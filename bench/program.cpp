@@ -19,6 +19,7 @@
 #include "bench/options.hpp"
 #include "bench/plan.hpp"
 #include "bench/provenance.hpp"
+#include "bench/run_record.hpp"
 #include "bench/runner.hpp"
 #include "bench/selftest/selftest.hpp"
 #include "bench/store.hpp"
@@ -195,6 +196,7 @@ int measure(const Options& options, Console& console) {
   Admissions admissions;
   if (!options.dry_run) {
     catch_signals();
+    if (!options.verify_only) check_place_of_store(options);
     // Before this process opens the device, which may allow one process only.
     admissions = admit(options, wanted, console);
     if (interrupt_signal != 0) {

@@ -26,7 +26,19 @@ Json device_json(const Devices& devices, const Nvml* nvml, const std::string& nv
   return device;
 }
 
+void refuse_taken(const std::string& path, bool overwrite) {
+  prepare_folder_of(path);
+  if (std::filesystem::exists(path) && !overwrite)
+    throw std::runtime_error{"the store " + path + " exists; use --mage_overwrite to replace it"};
+}
+
 }  // namespace
+
+void check_place_of_store(const Options& options) {
+  if (options.out.empty()) return;  // results/ is made when it is needed
+  refuse_taken(options.out, options.overwrite);
+  Journal{journal_path(options.out)}.remove();
+}
 
 RunRecord::RunRecord(const Options& options, const Devices& devices)
     : options_{options}, devices_{devices}, run_id_{make_run_id()} {
@@ -36,9 +48,7 @@ RunRecord::RunRecord(const Options& options, const Devices& devices)
 }
 
 void RunRecord::open() {
-  prepare_folder_of(store_path_);
-  if (std::filesystem::exists(store_path_) && !options_.overwrite)
-    throw std::runtime_error{"the store " + store_path_ + " exists; use --mage_overwrite to replace it"};
+  refuse_taken(store_path_, options_.overwrite);
   journal_ = std::make_unique<Journal>(journal_path(store_path_));
 }
 

@@ -15,6 +15,9 @@
 
 namespace mage {
 
+/// Before anything costs time: throws std::runtime_error where the store that the options name cannot be written.
+void check_place_of_store(const Options& options);
+
 class RunRecord {
  public:
   RunRecord(const Options& options, const Devices& devices);

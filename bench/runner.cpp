@@ -198,7 +198,7 @@ void Runner::prepare(FixtureState& state, int fixture) {
 /// what the operation owes to inputs that repeat.
 void Runner::audit_once(FixtureState& state) {
   auto& device = *state.device;
-  const auto [known, first] = session_->unrepeated.try_emplace(state.subject());
+  const auto [known, first] = session_->repetition.try_emplace(state.subject());
   if (!first || device.info().is_host) return;
   try {
     const auto graph = device.capture(state.launch, 1);
@@ -209,10 +209,11 @@ void Runner::audit_once(FixtureState& state) {
     device.synchronize();
   }
   if (const auto why = work_out_of_turn(device, *state.bound_case, state.launch); !why.empty()) throw WrongError{why};
+  known->second.spoilt = spoilt_ratio(device, *state.bound_case, state.launch);
   const auto work = state.fixture->family->work(state.fixture->problem);
   if (work.ceiling_of || work.bytes() <= static_cast<double>(device.info().l2_bytes)) return;
   auto copies = state.bound_case->bind_to_copies(*state.fixture->variant);
-  known->second = unrepeated_ratio(device, *state.bound_case, state.launch, copies);
+  known->second.unrepeated = unrepeated_ratio(device, *state.bound_case, state.launch, copies);
 }
 
 void Runner::gate(FixtureState& state, const char* when) {
@@ -244,7 +245,6 @@ bool Runner::pilot(FixtureState& state) {
     double spent_us = 0;
     while (taken < 3 && (taken == 0 || spent_us < 20e3)) {
       state.sampler->sample(discarded, hooks);
-      if (state.device->info().is_host) static_cast<void>(check_all(*state.bound_case));
       ++taken;
       spent_us = state.device->now_us() - begin_us;
     }
@@ -260,7 +260,7 @@ void Runner::make_oracle() {
   const auto operands = plan.family->operands(plan.problem);
   with_host_memory(plan, "the inputs and the reference", Case::host_bytes(operands),
                    [&] {
-                     session_->oracle.emplace(*plan.family, plan.problem);
+                     session_->oracle.emplace(*plan.family, plan.problem, 0, old_oracle_ ? &*old_oracle_ : nullptr);
                      session_->oracle->vary(secret());
                    });
   Sha256 combined;
@@ -312,7 +312,8 @@ void Runner::renew_inputs() {
   const double now_us = devices_.host->now_us();
   const bool affordable =
       session.spent_on_renewals_us + session.renewal_us <= 0.1 * (now_us - session.begin_us);
-  if (session.round != session.rounds / 2 && !affordable) return;
+  const bool middle = session.round == session.rounds / 2 && !session.plan.traced;
+  if (!middle && !affordable) return;
   session.epoch += 1;
   session.oracle->refresh(fresh_epoch_ + session.epoch);
   session.oracle->vary(secret());
@@ -367,6 +368,9 @@ void Runner::close(bool interrupted) {
     }
   }
   const auto& plan = session_->plan;
+  session_->fixtures.clear();
+  session_->cases.clear();
+  if (session_->oracle) old_oracle_.emplace(std::move(*session_->oracle));
   session_.reset();
   if (events_.problem_done) events_.problem_done(plan);
 }

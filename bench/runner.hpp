@@ -114,6 +114,7 @@ class Runner {
   std::uint32_t fresh_epoch_;
   RunnerEvents events_;
   std::unique_ptr<Session> session_;
+  std::optional<Oracle> old_oracle_;  ///< whose memory the next problem's uses
   std::map<std::pair<const Device*, TimingMode>, Floors> floors_;
   double best_clock_mhz_ = 0;
   std::optional<bool> throttled_;                                      ///< by the newest reading

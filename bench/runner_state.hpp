@@ -2,6 +2,7 @@
 // What a runner holds while a problem is open, for the files that it is written in.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <map>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "bench/audits.hpp"
 #include "bench/runner.hpp"
@@ -29,10 +31,11 @@ struct Runner::FixtureState {
   int samples = 0;
   int rounds_done = 0;
   bool settings_set_back = false;
+  std::map<std::pair<std::uint32_t, int>, std::uint64_t> bits;  ///< of the outputs, by epoch and set of the inputs
   /// Whether a round sweeps L2 and takes a sample that does not count: where no mode of its own sweeps, on a GPU.
   [[nodiscard]] bool warms_up() const { return !device->info().is_host && fixture->mode != TimingMode::event_cold; }
   /// Whether samples that count have all of the output spoilt: where that disturbs no cache that is measured.
-  [[nodiscard]] bool spoils_all() const { return device->info().is_host || fixture->mode == TimingMode::event_cold; }
+  [[nodiscard]] bool spoils_all() const { return fixture->mode == TimingMode::event_cold; }
   /// Of the variant on the problem, whatever the mode.
   [[nodiscard]] std::string subject() const {
     return fixture->variant->family + "/" + fixture->variant->name + "/" + fixture->problem.name;
@@ -63,7 +66,10 @@ struct Runner::Session {
   std::uint32_t epoch = 0;  ///< of the inputs
   double begin_us = 0;      ///< when the first round began
   double renewal_us = 0, spent_on_renewals_us = 0;  ///< what new inputs cost, once and in all
-  std::map<std::string, std::optional<double>> unrepeated;  ///< by subject, once it was audited
+  struct Repetition {
+    std::optional<double> unrepeated, spoilt;  ///< see bench/audits.hpp
+  };
+  std::map<std::string, Repetition> repetition;  ///< by subject, once it was audited
   std::map<std::tuple<TimingMode, bool, int>, std::string> last_in_block;  ///< by mode, host or CUDA, and round
 };
 

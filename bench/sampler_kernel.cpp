@@ -72,11 +72,14 @@ void KernelSampler::close() {
     const auto& kernels = by_mark[k + 1];
     if (kernels.empty())
       throw std::runtime_error{"CUPTI reported no kernel for a sample that ran the operation: nothing to time"};
-    double sum_us = 0;
+    double sum_us = 0, busy_us = 0, busy_until_us = kernels.front()->begin_us;
     std::vector<std::string> names;
     for (std::size_t i = 0; i < kernels.size(); ++i) {
       const double duration_us = whole_ns(kernels[i]->end_us - kernels[i]->begin_us);
       sum_us += duration_us;
+      // A dependent kernel waits while the one before it runs: what two do at the same time counts once.
+      busy_us += std::max(0.0, kernels[i]->end_us - std::max(kernels[i]->begin_us, busy_until_us));
+      busy_until_us = std::max(busy_until_us, kernels[i]->end_us);
       names.push_back(kernels[i]->name);
       out.parts["kernel_" + std::to_string(i) + "_us"].push_back(duration_us);
     }
@@ -86,6 +89,7 @@ void KernelSampler::close() {
                                std::to_string(out.kernels.size()) +
                                " in another, or other ones: not the same work on every call"};
     out.us.push_back(whole_ns(sum_us));
+    out.parts["busy_us"].push_back(whole_ns(busy_us));
     out.parts["span_us"].push_back(pending_[k].span_us);
     out.parts["gap_us"].push_back(whole_ns(pending_[k].span_us - sum_us));
     spans_us[&out].push_back(pending_[k].span_us);

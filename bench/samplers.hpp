@@ -52,6 +52,8 @@ class Sampler {
   /// By the path of a sample, without a time: each operation in it has the hooks to itself, so that none can leave its
   /// work to another.
   virtual void audit(const Hooks& hooks);
+  /// Whether a trace of the device runs between open() and close().
+  [[nodiscard]] virtual bool traces() const { return false; }
 
  protected:
   static void call(const std::function<void()>& hook) {
@@ -136,6 +138,7 @@ class KernelSampler final : public Sampler {
   void close() override;
   void sample(Samples& out, const Hooks& hooks = {}) override;
   void audit(const Hooks& hooks) override { sample(audited_, hooks); }
+  [[nodiscard]] bool traces() const override { return true; }
 
  private:
   struct Pending {
@@ -154,7 +157,7 @@ class KernelSampler final : public Sampler {
 [[nodiscard]] int default_samples(TimingMode mode);
 /// The same for variants that run on the host: percentiles of a launch path, which mode host needs its many samples
 /// for, a kernel on the CPU has none.
-inline constexpr int host_variant_samples = 20;
+inline constexpr int host_variant_samples = 10;
 
 /// The nearest nanosecond, below every clock's resolution here: keeps conversion noise out of the store.
 [[nodiscard]] double whole_ns(double us);

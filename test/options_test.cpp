@@ -30,7 +30,7 @@ TEST(Options, DefaultsAreTheProtocol) {
   EXPECT_EQ(options.rounds, 0);
   EXPECT_EQ(options.samples, 0);
   EXPECT_EQ(options.seed, 1U);
-  EXPECT_DOUBLE_EQ(options.round_budget_s, 0.25);
+  EXPECT_DOUBLE_EQ(options.round_budget_s, 0.15);
   EXPECT_FALSE(options.list);
   EXPECT_FALSE(options.dry_run || options.verify_only || options.require_gpu || options.overwrite);
 }

@@ -132,10 +132,10 @@ class ForeignJournal(ProgramTest):
 
     def test_another_protocol_is_named(self):
         head, lines = self.header()
-        other = head.replace(b'"protocol":2', b'"protocol":999')
+        other = head.replace(b'"protocol":3', b'"protocol":999')
         self.assertNotEqual(other, head)
         said = self.recover(other + b"\n".join(lines))
-        for part in ("store.json.journal.jsonl", "protocol 999", "1 to 2"):
+        for part in ("store.json.journal.jsonl", "protocol 999", "1 to 3"):
             self.assertIn(part, said)
 
     def test_damage_costs_its_own_line_only_and_names_it(self):

@@ -184,7 +184,7 @@ TEST_F(RunnerTest, AVariantThatSkipsWhileItsOutputLooksRightIsCaught) {
   });
   plan(lazy, 10);
   EXPECT_TRUE(run().empty());
-  expect_status("wrong", "what stood there before the call");
+  expect_status("wrong", "seen right behind a call");
 }
 
 TEST_F(RunnerTest, AVariantThatWorksOnEverySecondCallIsCaught) {
@@ -231,21 +231,6 @@ TEST_F(RunnerTest, AVariantThatCachesItsOutputIsCaughtAtOnce) {
   plan(caching);
   EXPECT_TRUE(run().empty());
   expect_status("wrong", "right for the inputs of an earlier call");
-}
-
-TEST_F(RunnerTest, OneWordThatFewCallsGetWrongIsCaughtWhereEachCallIsChecked) {
-  static int calls = 0;
-  calls = 0;
-  const auto flaky = variant("flaky", [](detail::ErasedFunction, const void* problem, const void* args) {
-    auto* y = static_cast<float* const*>(args)[2];
-    return wrapped(problem, args, [y](Launch& inner, StreamHandle stream, int) {
-      inner(stream);
-      if (++calls == 40) y[159] += 1;
-    });
-  });
-  plan(flaky, 10);
-  EXPECT_LT(run().size(), 10U);
-  expect_status("wrong", "y[4,31]");
 }
 
 TEST_F(RunnerTest, OperandsLieElsewhereInEachRoundAndInputsChangeInTheMiddle) {
@@ -355,9 +340,12 @@ TEST_F(RunnerSimulatedTest, WarmSamplesSeeAnL2ThatOnlyTheOperationFilled) {
 
 TEST_F(RunnerSimulatedTest, ColdSamplesNeedNoWarmUp) {
   run_in(TimingMode::event_cold);
-  const auto sweeps = std::count(caches().begin(), caches().end(), 'l');
-  const auto spans = std::count(caches().begin(), caches().end(), '!');
-  EXPECT_EQ(sweeps, spans) << "a warm-up would sweep once more than it takes samples";
+  // A warm-up would sweep without a span behind it that counts, or ahead of another sweep.
+  bool swept = false;
+  for (const char touch : caches()) {
+    EXPECT_FALSE(swept && touch == 'l') << caches();
+    swept = touch == 'l' || (swept && touch != '!');
+  }
 }
 
 TEST_F(RunnerTest, BitsThatChangeAreNotDeterministic) {
@@ -365,11 +353,11 @@ TEST_F(RunnerTest, BitsThatChangeAreNotDeterministic) {
     auto* y = static_cast<float* const*>(args)[2];
     return wrapped(problem, args, [y](Launch& inner, StreamHandle stream, int call) {
       inner(stream);
-      if (call % 2 == 0) y[0] = std::nextafter(y[0], 1.0F);  // still inside the bound
+      if (call % 3 == 0) y[0] = std::nextafter(y[0], 1.0F);  // still inside the bound
     });
   });
-  plan(flaky);
-  EXPECT_TRUE(run().empty());
+  plan(flaky, 10);
+  EXPECT_LT(run().size(), 10U);
   expect_status("wrong", "different bits");
 }
 

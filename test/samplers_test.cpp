@@ -353,7 +353,7 @@ TEST(Samplers, EveryModeHasOneAndItsOwnNumberOfSamples) {
   Launch launch{[](StreamHandle) {}};
   for (const auto mode : all_modes) {
     EXPECT_NE(make_sampler(mode, device, launch), nullptr) << to_string(mode);
-    EXPECT_GE(default_samples(mode), 20) << to_string(mode);
+    EXPECT_GE(default_samples(mode), 16) << to_string(mode);
   }
 }
 

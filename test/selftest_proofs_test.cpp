@@ -285,12 +285,12 @@ TEST_F(SelftestFailures, EveryFaultEndsAsItShould) {
   const auto result = run(failures_of_program);
   EXPECT_EQ(result.outcome, Outcome::passed) << in_words(result);
   for (const char* what :
-       {"writes nothing", "that throws", "stops working", "matches nothing", "does not exist", "its store",
+       {"writes nothing", "that throws", "every second call", "stops working", "matches nothing", "does not exist", "its store",
         "a second run to the same store", "a run that is killed", "recovering its journal", "the recovered store"})
     expect(result, what, Outcome::passed);
   expect(result, "cannot be captured", Outcome::unavailable);
   expect(result, "an address that is not the operation's", Outcome::skipped);
-  EXPECT_EQ(result.data.at("planted").size(), 3U);
+  EXPECT_EQ(result.data.at("planted").size(), 4U);
 }
 
 TEST_F(SelftestFailures, AProgramThatAlwaysSucceedsFails) {

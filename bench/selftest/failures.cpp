@@ -29,15 +29,15 @@ using Prepare = Launch (*)(detail::ErasedFunction, const void* problem, const vo
 // A prepare function is told its problem and its memory only. What the planted ones wrap stands here.
 const VariantInfo* wrapped_variant = nullptr;
 Device* wrapped_device = nullptr;
+int wrapped_calls = 0;  // of all its bindings: each round has one of its own
 
 /// The real operation, and after it `then(device, calls so far)`.
 template <class Then>
 Launch wrapped(const void* problem, const void* args, const Then& then) {
   const auto& erased = wrapped_variant->erased;
   auto inner = std::make_shared<Launch>(erased.call_prepare(erased.prepare, problem, args));
-  auto calls = std::make_shared<int>(0);
-  return [inner, calls, device = wrapped_device, then](StreamHandle stream) {
-    if (then.before(++*calls)) (*inner)(stream);
+  return [inner, device = wrapped_device, then](StreamHandle stream) {
+    if (then.before(++wrapped_calls)) (*inner)(stream);
     then.after(*device);
   };
 }
@@ -45,6 +45,10 @@ Launch wrapped(const void* problem, const void* args, const Then& then) {
 struct ThenNothing {
   int last_call = 0;  ///< the operation is left out after that many
   [[nodiscard]] bool before(int call) const { return call <= last_call; }
+  void after(Device&) const {}
+};
+struct EverySecond {
+  [[nodiscard]] bool before(int call) const { return call % 2 == 0; }
   void after(Device&) const {}
 };
 struct ThenSynchronize {
@@ -59,7 +63,10 @@ Launch throws(detail::ErasedFunction, const void*, const void*) {
   return [](StreamHandle) { throw std::runtime_error{"planted by the self-test"}; };
 }
 Launch stops_working(detail::ErasedFunction, const void* problem, const void* args) {
-  return wrapped(problem, args, ThenNothing{12});  // through the gate and into the first rounds
+  return wrapped(problem, args, ThenNothing{20});  // through the gate and into the first rounds
+}
+Launch works_every_second_time(detail::ErasedFunction, const void* problem, const void* args) {
+  return wrapped(problem, args, EverySecond{});
 }
 Launch synchronizes(detail::ErasedFunction, const void* problem, const void* args) {
   return wrapped(problem, args, ThenSynchronize{});
@@ -105,6 +112,7 @@ class Failures {
     for (const auto& fault :
          {Fault{"an operation that writes nothing", writes_nothing, TimingMode::host, {"wrong"}},
           Fault{"an operation that throws", throws, TimingMode::host, {"failed"}},
+          Fault{"an operation that works on every second call", works_every_second_time, TimingMode::host, {"wrong"}},
           Fault{"an operation that stops working in the rounds", stops_working, TimingMode::host, {"wrong"}}})
       plant(fault, *subject);
   }
@@ -129,6 +137,7 @@ class Failures {
     planted.erased.call_prepare = fault.prepare;
     wrapped_variant = subject.variant;
     wrapped_device = &context_.devices.of(planted);
+    wrapped_calls = 0;
     Options options;
     options.rounds = 4;
     options.samples = 4;

@@ -64,13 +64,17 @@ class Case {
   void poison();
   /// Enqueues flipping a bit of each element of all outputs: unlike poison, nothing that can be recognised.
   void spoil();
+  /// Enqueues the accesses of spoil() and changes nothing.
+  void touch();
   /// Enqueues what makes a call's answer known before it: one of two sets of inputs at random, and a few spoilt
-  /// elements of each output. Costs no cache. Nothing without a variation of the oracle.
-  void disturb();
+  /// elements of each output. Costs no cache. Nothing without a variation of the oracle. `set` takes the draw away.
+  void disturb(std::optional<int> set = {});
   /// As disturb(), by a kernel that a dependent launch overtakes unless it waits.
   void disturb_late();
   /// Enqueues looking at those elements, and at some that must differ between the sets.
   void inspect();
+  /// As inspect(), by a kernel that depends on the operation by programmatic dependent launch.
+  void inspect_as_dependent();
   /// Which set of inputs is in place: 0 or 1.
   [[nodiscard]] int set() const { return question_.set; }
   /// Waits. Why anything that inspect() saw since the last call was wrong; empty where nothing was.
@@ -112,6 +116,7 @@ class Case {
   void make_tables();
   [[nodiscard]] const Right& right(std::size_t output, int set);
   [[nodiscard]] std::uint64_t next_secret();
+  void spoil_outputs(std::uint64_t secret);
   [[nodiscard]] std::string in_words(const Findings& findings) const;
   void mend_fences();
   [[nodiscard]] std::string changed_input();

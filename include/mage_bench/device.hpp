@@ -149,7 +149,8 @@ class Device {
   [[nodiscard]] virtual std::uint64_t checksum(const void* from, std::size_t bytes) = 0;
 
   // Checks that are enqueued like operations, and judged later (src/device/inspection.hpp).
-  /// Enqueues flipping one bit of each element, so that values stay plausible: high in a float's mantissa.
+  /// Enqueues flipping one bit of each element, so that values stay plausible: high in a float's mantissa. A `secret` of
+  /// 0 flips none, by the same accesses.
   virtual void spoil(void* to, DType dtype, std::size_t elements, std::uint64_t secret) = 0;
   /// Enqueues giving the inputs the changed elements of question.set, and spoiling a few elements of each output.
   virtual void disturb(const Inspection& inspection, const Question& question) = 0;
@@ -157,6 +158,11 @@ class Device {
   virtual void disturb_late(const Inspection& inspection, const Question& question) { disturb(inspection, question); }
   /// Enqueues looking at those elements of the outputs.
   virtual void inspect(const Inspection& inspection, const Question& question) = 0;
+  /// As inspect(), by a dependent kernel: it starts when what was enqueued before it lets it, and waits as such a kernel
+  /// must.
+  virtual void inspect_as_dependent(const Inspection& inspection, const Question& question) {
+    inspect(inspection, question);
+  }
   /// Enqueues looking whether memory still holds what fill() put there. The tag comes back in Findings.
   virtual void inspect_fill(const void* from, std::uint32_t pattern, std::size_t bytes, std::uint32_t tag) = 0;
   /// Enqueues comparing every element as compare() of case.hpp does.

@@ -29,7 +29,8 @@ class Oracle {
  public:
   /// `input_epoch` picks the input values: epoch 0 is the problem's own seed, every other epoch other values of the
   /// same distribution.
-  Oracle(const Family& family, AnyProblem problem, std::uint32_t input_epoch = 0);
+  /// What an `old` one has allocated is used again: memory that a process has not used yet is slow.
+  Oracle(const Family& family, AnyProblem problem, std::uint32_t input_epoch = 0, Oracle* old = nullptr);
   /// New input values and their reference, and no variation. Every Case of this oracle needs reload() afterwards.
   void refresh(std::uint32_t input_epoch);
   /// Makes set 1: in each input some pairs of elements change places, at places that follow from `secret`; inputs that
@@ -50,6 +51,7 @@ class Oracle {
   [[nodiscard]] static std::size_t host_bytes(const Operands& operands);
 
  private:
+  void ask_reference(const Pointers& inputs, Expected& expected) const;
   void exchange() const;
   void choose_places(std::uint64_t secret);
 
@@ -61,6 +63,9 @@ class Oracle {
   mutable Expected expected_;
   mutable Variation variation_;
   mutable int set_ = 0;
+  // What vary() needs, kept from one time to the next.
+  std::vector<std::vector<std::byte>> changed_;
+  Expected other_;
 };
 
 }  // namespace mage

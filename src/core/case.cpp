@@ -252,19 +252,24 @@ void Case::poison() {
     if (!buffer->is_input()) device_.fill(buffer->payload(), poison_, buffer->payload_bytes);
 }
 
-void Case::spoil() {
-  poison_ = 0;
-  const auto secret = next_secret();
+void Case::spoil_outputs(std::uint64_t secret) {
   for (auto& buffer : buffers_)
     if (!buffer->is_input())
       device_.spoil(buffer->payload(), buffer->operand.dtype, static_cast<std::size_t>(buffer->operand.elements()),
                     secret);
 }
 
-void Case::disturb() {
+void Case::spoil() {
+  poison_ = 0;
+  spoil_outputs(next_secret());
+}
+
+void Case::touch() { spoil_outputs(0); }
+
+void Case::disturb(std::optional<int> set) {
   if (!oracle_.varied()) return;
   question_.secret = next_secret();
-  question_.set = static_cast<int>(question_.secret >> 63U);
+  question_.set = set.value_or(static_cast<int>(question_.secret >> 63U));
   question_.tag = static_cast<std::uint32_t>(question_.set);
   device_.disturb(inspection_, question_);
 }
@@ -280,6 +285,10 @@ void Case::disturb_late() {
 
 void Case::inspect() {
   if (oracle_.varied()) device_.inspect(inspection_, question_);
+}
+
+void Case::inspect_as_dependent() {
+  if (oracle_.varied()) device_.inspect_as_dependent(inspection_, question_);
 }
 
 std::string Case::found() {
@@ -303,9 +312,10 @@ std::string Case::in_words(const Findings& findings) const {
   for (const auto& place : oracle_.variation().places.at(output)) {
     if (place.element != findings.element) continue;
     const bool right_for_other = findings.got >= place.low[other] && findings.got <= place.high[other];
-    return text + (right_for_other ? ", and it is right for the inputs of an earlier call: an answer was kept, or "
-                                     "inputs were read before they changed"
-                                   : ": what stood there before the call, or the work of a part of it");
+    if (right_for_other)
+      return text + ", and got what is right for the inputs of an earlier call: an answer was kept, or inputs were read "
+                    "before they changed";
+    break;
   }
   return text;
 }

@@ -82,7 +82,7 @@ bool tells(double a, float a_bound, double b, float b_bound) {
 }
 
 /// What differs between an output's right values under one set and the other.
-Variation::Output difference(const ExpectedTensor& is, ExpectedTensor other) {
+Variation::Output difference(const ExpectedTensor& is, ExpectedTensor& other) {
   constexpr std::size_t dense_share = 4;  // a list takes 24 bytes an element, a tensor 12
   Variation::Output found;
   found.norm_bound = other.norm_bound;
@@ -117,8 +117,17 @@ std::uint64_t counterpart(const Operand& input, std::uint64_t element, const Ope
 
 }  // namespace
 
-Oracle::Oracle(const Family& family, AnyProblem problem, std::uint32_t input_epoch)
-    : family_{family}, problem_{std::move(problem)}, operands_{family.operands(problem_)}, inputs_(operands_.size()) {
+Oracle::Oracle(const Family& family, AnyProblem problem, std::uint32_t input_epoch, Oracle* old)
+    : family_{family}, problem_{std::move(problem)}, operands_{family.operands(problem_)} {
+  if (old != nullptr) {
+    inputs_ = std::move(old->inputs_);
+    changed_ = std::move(old->changed_);
+    expected_ = std::move(old->expected_);
+    other_ = std::move(old->other_);
+  }
+  inputs_.resize(operands_.size());
+  for (std::size_t i = 0; i < operands_.size(); ++i)
+    if (operands_[i].role != Role::in) inputs_[i].clear();
   refresh(input_epoch);
 }
 
@@ -137,37 +146,41 @@ void Oracle::refresh(std::uint32_t input_epoch) {
   }
   const Pointers inputs{std::move(host)};
   family_.derive(problem_, inputs);
-  family_.reference(problem_, inputs, expected_);
+  ask_reference(inputs, expected_);
+}
+
+void Oracle::ask_reference(const Pointers& inputs, Expected& expected) const {
+  for (auto& tensor : expected) tensor.norm_bound = 0;  // not every family has one
+  family_.reference(problem_, inputs, expected);
 }
 
 void Oracle::vary(std::uint64_t secret) {
   if (set_ == 1) exchange();
   variation_ = {};
   Draws draw{secret, 0};
-  auto changed = inputs_;
+  changed_ = inputs_;
   std::vector<void*> host(operands_.size(), nullptr);
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (operands_[i].role != Role::in) continue;
-    exchange_pairs(operands_[i], changed[i], draw);
-    host[i] = changed[i].data();
+    exchange_pairs(operands_[i], changed_[i], draw);
+    host[i] = changed_[i].data();
   }
   const Pointers inputs{std::move(host)};
   family_.derive(problem_, inputs);
-  Expected other;
-  family_.reference(problem_, inputs, other);
+  ask_reference(inputs, other_);
 
   variation_.inputs.resize(operands_.size());
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const auto size = size_of(operands_[i].dtype);
     if (operands_[i].role == Role::in)
-      for_each_difference(inputs_[i].data(), changed[i].data(), size,
+      for_each_difference(inputs_[i].data(), changed_[i].data(), size,
                           static_cast<std::uint64_t>(operands_[i].elements()), [&](std::uint64_t element) {
                             variation_.inputs[i].push_back(
-                                {element, {bits_at(inputs_[i], size, element), bits_at(changed[i], size, element)}});
+                                {element, {bits_at(inputs_[i], size, element), bits_at(changed_[i], size, element)}});
                           });
   }
   for (std::size_t k = 0; k < expected_.size(); ++k)
-    variation_.outputs.push_back(difference(expected_.at(k), std::move(other.at(k))));
+    variation_.outputs.push_back(difference(expected_.at(k), other_.at(k)));
   choose_places(secret);
 }
 
@@ -201,7 +214,7 @@ void Oracle::choose_places(std::uint64_t secret) {
     const auto where_inputs_changed = [&]() {
       const auto i = changed[draw(changed.size())];
       const auto& changes = variation_.inputs[i];
-      return counterpart(operands_[i], changes[draw(changes.size())].element, operand, draw);
+      return counterpart(operands_[i], changes[draw(changes.size())].element, operand, draw) % elements;
     };
     auto& chosen = variation_.places.emplace_back();
     auto& told = variation_.telling.emplace_back(0);

@@ -120,6 +120,9 @@ class CudaDevice final : public Device, private CacheExperiments, private Trials
   void inspect(const Inspection& inspection, const Question& question) override {
     if (inspection.output_count != 0) harness::launch_inspect(inspection, question, findings_, stream_);
   }
+  void inspect_as_dependent(const Inspection& inspection, const Question& question) override {
+    if (inspection.output_count != 0) harness::launch_inspect_as_dependent(inspection, question, findings_, stream_);
+  }
   void inspect_fill(const void* from, std::uint32_t pattern, std::size_t bytes, std::uint32_t tag) override {
     if (bytes != 0) harness::launch_inspect_fill(from, pattern, bytes, tag, findings_, blocks_, stream_);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/harness_kernels.hpp"
 #include "device/inspection.hpp"
+#include "mage_bench/cuda.hpp"
 
 namespace mage::harness {
 namespace {
@@ -129,6 +130,9 @@ __global__ void mage_harness_disturb_late(const __grid_constant__ Inspection ins
 
 __global__ void mage_harness_inspect(const __grid_constant__ Inspection inspection,
                                      const __grid_constant__ Question question, Findings* findings) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // no wait where it was launched as an ordinary kernel
+#endif
   const auto& output = inspection.outputs[blockIdx.x];
   if (output.count == 0) return;
   const auto& place = output.places[place_of(question.secret, static_cast<int>(threadIdx.x), output.count)];
@@ -241,6 +245,13 @@ void launch_disturb_late(const Inspection& inspection, const Question& question,
 
 void launch_inspect(const Inspection& inspection, const Question& question, Findings* findings, cudaStream_t stream) {
   mage_harness_inspect<<<inspection.output_count, inspected_places, 0, stream>>>(inspection, question, findings);
+}
+
+void launch_inspect_as_dependent(const Inspection& inspection, const Question& question, Findings* findings,
+                                 cudaStream_t stream) {
+  launch_kernel(mage_harness_inspect,
+                {.grid = static_cast<unsigned>(inspection.output_count), .block = inspected_places, .dependent = true},
+                StreamHandle{stream}, inspection, question, findings);
 }
 
 void launch_inspect_fill(const void* from, uint32 pattern, std::size_t bytes, uint32 tag, Findings* findings,

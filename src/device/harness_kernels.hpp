@@ -24,6 +24,9 @@ void launch_disturb(const Inspection& inspection, const Question& question, cuda
 void launch_disturb_late(const Inspection& inspection, const Question& question, uint64 late_ns, cudaStream_t stream);
 /// Both add to *findings.
 void launch_inspect(const Inspection& inspection, const Question& question, Findings* findings, cudaStream_t stream);
+/// As launch_inspect, by programmatic dependent launch.
+void launch_inspect_as_dependent(const Inspection& inspection, const Question& question, Findings* findings,
+                                 cudaStream_t stream);
 void launch_inspect_fill(const void* from, uint32 pattern, std::size_t bytes, uint32 tag, Findings* findings,
                          int blocks, cudaStream_t stream);
 void launch_judge(const Judged& output, uint32 tag, Findings* findings, int blocks, cudaStream_t stream);

@@ -69,20 +69,21 @@ class HostDevice final : public Device, private Trials {
   void copy(void* to, const void* from, std::size_t bytes) override { move(to, from, bytes); }
   [[nodiscard]] std::uint64_t checksum(const void* from, std::size_t bytes) override {
     const auto* source = static_cast<const std::byte*>(from);
-    const auto words = static_cast<int64>((bytes + 3) / 4);
+    const auto word_at = [source](uint64 index, std::size_t size) {
+      std::uint32_t word = 0;
+      std::memcpy(&word, source + 4 * index, size);
+      return word;
+    };
     std::mutex merge;
     std::uint64_t total = 0;
-    parallel_blocks(words, grain, [&](int64 begin, int64 end) {
+    parallel_blocks(static_cast<int64>(bytes / 4), grain, [&](int64 begin, int64 end) {
       std::uint64_t sum = 0;
-      for (int64 i = begin; i < end; ++i) {
-        const auto at = static_cast<std::size_t>(i) * 4;
-        std::uint32_t word = 0;
-        std::memcpy(&word, source + at, std::min<std::size_t>(4, bytes - at));
-        sum += checksum_term(static_cast<uint64>(i), word);
-      }
+      for (auto i = static_cast<uint64>(begin); i < static_cast<uint64>(end); ++i)
+        sum += checksum_term(i, word_at(i, 4));
       const std::scoped_lock lock{merge};
       total += sum;
     });
+    if (bytes % 4 != 0) total += checksum_term(bytes / 4, word_at(bytes / 4, bytes % 4));
     return total;
   }
 

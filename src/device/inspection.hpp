@@ -30,11 +30,12 @@ MAGE_BOTH_SIDES constexpr int flipped_bit(DType dtype, uint64 secret, uint64 ele
 
 MAGE_BOTH_SIDES inline void spoil_element(void* payload, DType dtype, uint64 secret, uint64 element) {
   const int bit = flipped_bit(dtype, secret, element);
+  const uint32 flip = secret == 0 ? 0 : 1;
   switch (dtype) {
     case DType::f32:
-    case DType::i32: static_cast<uint32*>(payload)[element] ^= uint32{1} << bit; return;
+    case DType::i32: static_cast<uint32*>(payload)[element] ^= flip << bit; return;
     case DType::f64:
-    case DType::i64: static_cast<uint64*>(payload)[element] ^= uint64{1} << bit; return;
+    case DType::i64: static_cast<uint64*>(payload)[element] ^= uint64{flip} << bit; return;
   }
 }
 
