@@ -27,6 +27,8 @@ struct Medians {
 void require_options(const ComparisonOptions& options) {
   if (!(options.alpha > 0 && options.alpha < 1))
     throw std::invalid_argument{fmt::format("alpha is {}, but must be inside (0, 1)", options.alpha)};
+  if (!(options.claim_alpha > 0 && options.claim_alpha < 1))
+    throw std::invalid_argument{fmt::format("the alpha of a claim is {}, but must be inside (0, 1)", options.claim_alpha)};
   if (!(options.min_effect >= 0 && options.min_effect < 1))
     throw std::invalid_argument{fmt::format("the minimum effect is {}, but must be in [0, 1)", options.min_effect)};
 }
@@ -69,6 +71,8 @@ void read_flags(const Side& side, std::vector<std::string>& barriers, std::vecto
         fmt::format("the {} is a counter_example: its time is that of something nobody should use", side.name));
   if (has_flag(benchmark, "floor_dominated"))
     notes.push_back(fmt::format("the {} is floor_dominated: mostly fixed cost, which both sides share", side.name));
+  if (has_flag(benchmark, "gains_by_repetition"))
+    notes.push_back(fmt::format("the {} gains_by_repetition: decide by event_cold", side.name));
   if (has_flag(benchmark, "missing_rounds"))
     notes.push_back(
         fmt::format("the {} has {} of {} rounds", side.name, benchmark.rounds.size(), benchmark.rounds_planned));
@@ -130,17 +134,21 @@ Comparison describe(const Side& baseline, const Side& candidate, const Medians& 
 
 /// Ratio, interval and p from the mean of the logarithm of the ratio, where there is one.
 void estimate_ratio(Comparison& comparison, std::optional<statistics::MeanEstimate> estimate, const Side& baseline,
-                    const Side& candidate, double alpha) {
+                    const Side& candidate, const ComparisonOptions& options) {
   if (!estimate) return;
   // Ratios that are equal in truth differ in the last bits of their logarithms.
   constexpr double rounding = 1e-14;
   if (estimate->standard_error < rounding) estimate->standard_error = 0;
   const double reach = baseline.benchmark.quantum_us / 2 / comparison.baseline_us +
                        candidate.benchmark.quantum_us / 2 / comparison.candidate_us;
-  const auto interval = statistics::t_interval(*estimate, 1 - alpha);
   comparison.ratio = std::exp(estimate->mean);
-  comparison.interval = statistics::Interval{std::exp(std::min(interval.low, estimate->mean - reach)),
-                                             std::exp(std::max(interval.high, estimate->mean + reach))};
+  const auto at_level = [&](double alpha) {
+    const auto interval = statistics::t_interval(*estimate, 1 - alpha);
+    return statistics::Interval{std::exp(std::min(interval.low, estimate->mean - reach)),
+                                std::exp(std::max(interval.high, estimate->mean + reach))};
+  };
+  comparison.interval = at_level(options.alpha);
+  comparison.claim_interval = at_level(options.claim_alpha);
   const bool hidden_by_step = estimate->standard_error == 0 && std::fabs(estimate->mean) <= reach + rounding;
   comparison.p_value = hidden_by_step ? 1 : statistics::t_test_p_value(*estimate);
 }
@@ -156,8 +164,9 @@ bool beyond(const statistics::Interval& interval, double effect) {
 
 Word word_of(const Comparison& comparison, const ComparisonOptions& options) {
   if (comparison.barred || !comparison.interval) return Word::inconclusive;
-  const auto& interval = *comparison.interval;
-  if (comparison.adjusted_p_value < options.alpha && excludes_one(interval) && beyond(interval, options.min_effect))
+  const auto &interval = *comparison.interval, &claim = *comparison.claim_interval;
+  const auto clear = [&](const statistics::Interval& of) { return excludes_one(of) && beyond(of, options.min_effect); };
+  if (comparison.adjusted_p_value < options.alpha && clear(interval) && clear(claim))
     return comparison.ratio < 1 ? Word::faster : Word::slower;
   if (interval.low > 1 - options.min_effect && interval.high < 1 + options.min_effect) return Word::equivalent;
   return Word::inconclusive;
@@ -171,6 +180,10 @@ std::string indecision(const Comparison& comparison, const ComparisonOptions& op
   const std::string from_to = fmt::format("from {} to {}", percent(interval.low), percent(interval.high));
   if (!excludes_one(interval)) return fmt::format("the interval {} holds both 0 % and {}", from_to, effect);
   if (!beyond(interval, options.min_effect)) return fmt::format("the interval {} reaches across {}", from_to, effect);
+  const auto& claim = *comparison.claim_interval;
+  if (!excludes_one(claim) || !beyond(claim, options.min_effect))
+    return fmt::format("the {:g} % interval, from {} to {}, reaches across {}", 100 * (1 - options.claim_alpha),
+                       percent(claim.low), percent(claim.high), effect);
   return fmt::format("p is {:.2g}, adjusted for {} comparisons {:.2g}: not below {:g}", comparison.p_value.value_or(1),
                      tests, comparison.adjusted_p_value, options.alpha);
 }
@@ -213,7 +226,7 @@ Comparison compare_paired(const StoredBenchmark& baseline, const StoredBenchmark
   // A difference of logarithms changes its sign exactly where the sides are swapped, so that ranks see such ties.
   std::vector<double> log_ratios = logarithms(medians.candidate_us);
   for (std::size_t i = 0; i < pairs; ++i) log_ratios[i] -= std::log(medians.baseline_us[i]);
-  estimate_ratio(comparison, statistics::mean_estimate(log_ratios), from, to, options.alpha);
+  estimate_ratio(comparison, statistics::mean_estimate(log_ratios), from, to, options);
   comparison.hodges_lehmann_ratio = std::exp(statistics::hodges_lehmann(log_ratios));
   comparison.wilcoxon_p_value = statistics::wilcoxon_signed_rank_p_value(log_ratios);
   return comparison;
@@ -229,7 +242,7 @@ Comparison compare_unpaired(const StoredBenchmark& baseline, const StoredBenchma
   Comparison comparison = describe(from, to, medians, false);
   if (comparison.rounds == 0) return comparison;
   const auto logs_from = logarithms(medians.baseline_us), logs_to = logarithms(medians.candidate_us);
-  estimate_ratio(comparison, statistics::welch_estimate(logs_from, logs_to), from, to, options.alpha);
+  estimate_ratio(comparison, statistics::welch_estimate(logs_from, logs_to), from, to, options);
   comparison.hodges_lehmann_ratio = std::exp(statistics::hodges_lehmann_shift(logs_from, logs_to));
   comparison.wilcoxon_p_value = statistics::wilcoxon_rank_sum_p_value(logs_from, logs_to);
   return comparison;

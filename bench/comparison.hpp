@@ -19,7 +19,10 @@ enum class Word { faster, slower, equivalent, inconclusive, not_comparable };
 
 struct ComparisonOptions {
   double alpha = 0.05;
-  double min_effect = 0.01;  ///< a difference is claimed where its whole interval is at least this far from none
+  double min_effect = 0.01;  ///< a difference is claimed where its whole claim interval is at least this far from none
+  /// Of the interval behind a claim, which is stricter than the one that is shown: by that one, one or two of a thousand
+  /// comparisons of an operation with itself would be claimed (docs/decisions.md).
+  double claim_alpha = 0.001;
 };
 
 /// A candidate against a baseline. Where it is `not_comparable` the figures are as below.
@@ -27,6 +30,7 @@ struct Comparison {
   double baseline_us = 0, candidate_us = 0;      ///< medians of the round medians used
   double ratio = 1;                              ///< candidate / baseline: above 1 is slower
   std::optional<statistics::Interval> interval;  ///< of the ratio, level 1 - alpha, not adjusted for the table
+  std::optional<statistics::Interval> claim_interval;  ///< the same at level 1 - claim_alpha
   double hodges_lehmann_ratio = 1;               ///< the same by ranks: a check on the former
   std::optional<double> p_value;                 ///< two-sided t test that the ratio is 1
   std::optional<double> wilcoxon_p_value;        ///< by ranks: a check. Signed-rank where paired, else rank-sum
@@ -52,7 +56,8 @@ struct Comparison {
                                           const ComparisonOptions& options);
 
 /// Gives every comparison of one table its word. Holm's adjustment over all that have a p-value; then
-/// - `faster` / `slower`: adjusted p < alpha, and the interval excludes 1 and all of (1 - min_effect, 1 + min_effect);
+/// - `faster` / `slower`: adjusted p < alpha, and the claim interval excludes 1 and all of
+///   (1 - min_effect, 1 + min_effect);
 /// - `equivalent`: the interval lies inside (1 - min_effect, 1 + min_effect);
 /// - `inconclusive` otherwise, and where a side is flagged `unstable`, `launch_bound` or has fewer than 3 rounds.
 /// What is already `not_comparable` stays so and takes no part in Holm. Deciding again, with other options too, starts

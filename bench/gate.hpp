@@ -39,9 +39,9 @@ enum class Behind { poison, values };
 [[nodiscard]] Hooks audit_hooks(Case& bound, bool dependent, Behind behind = Behind::values,
                                 std::optional<int> set = {});
 
-/// Checks an operation through the sampler itself: what is checked is what will be timed. Three times, with inputs that
-/// take turns; a deterministic one must give the same bits for the same inputs.
-[[nodiscard]] Verdict run_gate(Sampler& sampler, Case& bound, bool deterministic);
+/// Checks an operation through the sampler itself: what is checked is what will be timed. `calls` times, with inputs
+/// that take turns; of three calls, a deterministic one must give the same bits for the same inputs.
+[[nodiscard]] Verdict run_gate(Sampler& sampler, Case& bound, bool deterministic, int calls = 3);
 
 /// What inspections found, and the whole of the outputs behind them.
 [[nodiscard]] Verdict check_all(Case& bound);

@@ -40,6 +40,7 @@ struct Options {
   std::map<std::string, std::string> context;
   int rounds = 0;   ///< 0: the smallest balanced number from 10 on
   int samples = 0;  ///< 0: the mode's own
+  int samples_divisor = 1;  ///< of the mode's own: for proofs that repeat much
   std::uint64_t seed = 1;
   double round_budget_s = 0.15;  ///< seconds a fixture may spend in one round
   std::size_t max_bytes = 0;     ///< 0: what the device and the host have free

@@ -188,8 +188,9 @@ void Runner::prepare(FixtureState& state, int fixture) {
     if (state.status != Status::ok) return;
     state.sampler->prepare();
     state.samples_asked = options_.samples > 0           ? options_.samples
-                          : state.device->info().is_host ? host_variant_samples
-                                                         : default_samples(mode);
+                          : state.device->info().is_host
+                              ? host_variant_samples
+                              : std::max(default_samples(mode) / options_.samples_divisor, 1);
     state.samples = state.samples_asked;
   });
 }
@@ -216,12 +217,12 @@ void Runner::audit_once(FixtureState& state) {
   known->second.unrepeated = unrepeated_ratio(device, *state.bound_case, state.launch, copies);
 }
 
-void Runner::gate(FixtureState& state, const char* when) {
+void Runner::gate(FixtureState& state, const char* when, int calls) {
   guarded(state, [&] {
     const NvtxRange fixture_range{state.fixture->name};
     const NvtxRange phase{"verify"};
     if (!state.launch) bind(state, -2);
-    const auto verdict = run_gate(*state.sampler, *state.bound_case, state.fixture->variant->deterministic);
+    const auto verdict = run_gate(*state.sampler, *state.bound_case, state.fixture->variant->deterministic, calls);
     judge_settings(state, true);
     events_.record({{"kind", "gate"},
                     {"name", state.fixture->name},
@@ -300,18 +301,18 @@ void Runner::open(std::size_t problem) {
     if (interrupt_signal != 0) return;
     auto& state = session_->fixtures[index];
     prepare(state, index);
-    gate(state, "before");
+    gate(state, "before", 3);
   }
   session_->begin_us = devices_.host->now_us();
 }
 
 /// Other inputs in the same memory, once in the middle of the rounds, and before any other round as long as that takes
-/// less than a tenth of the time.
+/// less than a twentieth of the time.
 void Runner::renew_inputs() {
   auto& session = *session_;
   const double now_us = devices_.host->now_us();
   const bool affordable =
-      session.spent_on_renewals_us + session.renewal_us <= 0.1 * (now_us - session.begin_us);
+      session.spent_on_renewals_us + session.renewal_us <= 0.05 * (now_us - session.begin_us);
   const bool middle = session.round == session.rounds / 2 && !session.plan.traced;
   if (!middle && !affordable) return;
   session.epoch += 1;
@@ -364,7 +365,7 @@ void Runner::close(bool interrupted) {
       if (const auto why = not_renewed.find(state.device); why != not_renewed.end())
         set_status(state, Status::failed, why->second);
       else
-        gate(state, "after");
+        gate(state, "after", 1);
     }
   }
   const auto& plan = session_->plan;

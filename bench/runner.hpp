@@ -86,7 +86,7 @@ class Runner {
   void bind(FixtureState& state, int round);
   void release(FixtureState& state);
   void judge_settings(FixtureState& state, bool called);
-  void gate(FixtureState& state, const char* when);
+  void gate(FixtureState& state, const char* when, int calls);
   [[nodiscard]] bool pilot(FixtureState& state);
   void audit_once(FixtureState& state);
   [[nodiscard]] bool take_samples(FixtureState& state, const Step& step, RoundResult& result);

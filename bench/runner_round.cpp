@@ -162,7 +162,7 @@ Json Runner::describe(const FixtureState& state, const Step& step) {
   return block;
 }
 
-/// The counted samples of a round, one of them checked as a whole, and before them one that is checked and does not
+/// The counted samples of a round, one of them checked as a whole, and before them one that is audited and does not
 /// count. Those of warm modes see an L2 that only the operation filled.
 /// False where there is no round: the fixture was found wrong, or the user interrupted.
 bool Runner::take_samples(FixtureState& state, const Step& step, RoundResult& result) {
@@ -192,13 +192,15 @@ bool Runner::take_samples(FixtureState& state, const Step& step, RoundResult& re
     const NvtxRange phase{"verify"};
     return passes(check_all(bound));
   };
-  {
+  // Where a round affords one sample and no cache is to be kept warm, that one is the audit, too.
+  const bool apart = state.samples > 1 || state.warms_up();
+  if (apart) {
     const NvtxRange phase{"verify"};
     state.sampler->audit(audit_hooks(bound, !state.sampler->traces()));
     if (!passes(check_all(bound))) return false;
   }
   begin_afresh();
-  const auto hooks = counted_hooks(bound, state.spoils_all());
+  const auto hooks = apart ? counted_hooks(bound, state.spoils_all()) : audit_hooks(bound, false);
   const ProfiledRegion profiled{device};
   for (int i = 0; i < state.samples; ++i) {
     if (interrupt_signal != 0) return false;  // half a round is no round

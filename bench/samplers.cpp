@@ -74,7 +74,7 @@ int default_samples(TimingMode mode) {
   switch (mode) {
     case TimingMode::event:
     case TimingMode::event_cold:
-    case TimingMode::kernel: return 50;
+    case TimingMode::kernel: return 32;
     case TimingMode::batch:
     case TimingMode::graph: return 16;
     case TimingMode::host: return 100;

@@ -227,7 +227,7 @@ TEST(Comparison, BadArgumentsThrow) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const auto good = benchmark(base_us);
   for (const ComparisonOptions& bad : {ComparisonOptions{.alpha = 0}, ComparisonOptions{.alpha = 1},
-                                       ComparisonOptions{.alpha = nan}, ComparisonOptions{.min_effect = -0.1},
+                                       ComparisonOptions{.alpha = nan}, ComparisonOptions{.claim_alpha = 0}, ComparisonOptions{.min_effect = -0.1},
                                        ComparisonOptions{.min_effect = 1}, ComparisonOptions{.min_effect = nan}}) {
     EXPECT_THROW(static_cast<void>(compare_paired(good, good, bad)), std::invalid_argument);
     EXPECT_THROW(static_cast<void>(compare_unpaired(good, good, bad)), std::invalid_argument);
@@ -287,9 +287,9 @@ TEST(Comparison, EqualRatiosUpToRoundingHaveNoSpread) {
 }
 
 TEST(Comparison, HolmIsOverTheTable) {
-  const ComparisonOptions any{.min_effect = 0};
+  const ComparisonOptions any{.min_effect = 0, .claim_alpha = 0.05};
   const auto base = benchmark(base_us);
-  const auto weak = compare_paired(base, benchmark(longer(1.8, 22)), {});
+  const auto weak = compare_paired(base, benchmark(longer(1.8, 22)), any);
   ASSERT_LT(*weak.p_value, 0.05);
   ASSERT_GT(*weak.p_value, 0.05 / 3);
   std::vector<Comparison> alone{weak};
@@ -307,8 +307,8 @@ TEST(Comparison, HolmIsOverTheTable) {
   // The sure ones are out of its way, and what cannot be compared is not counted.
   auto other_inputs = base;
   other_inputs.inputs_sha256 = "bb";
-  const auto sure = compare_paired(base, benchmark(longer(3)), {});
-  table = {compare_paired(base, other_inputs, {}), sure, weak, sure};
+  const auto sure = compare_paired(base, benchmark(longer(3)), any);
+  table = {compare_paired(base, other_inputs, any), sure, weak, sure};
   decide(table, any);
   EXPECT_DOUBLE_EQ(table[1].adjusted_p_value, 3 * *sure.p_value);
   EXPECT_EQ(table[2].adjusted_p_value, *weak.p_value);
@@ -316,17 +316,34 @@ TEST(Comparison, HolmIsOverTheTable) {
   EXPECT_EQ(table[0].adjusted_p_value, 1);
 }
 
+// What is shown is the interval at 95 %; what is claimed must also lie beyond the minimum effect at 99.9 %.
+TEST(Comparison, AClaimNeedsAStricterInterval) {
+  const auto base = benchmark(base_us);
+  auto got = compare_paired(base, benchmark(longer(1.8, 6)), {});
+  ASSERT_GT(got.interval->low, 1.01);
+  ASSERT_LT(got.claim_interval->low, 1.01);
+  ASSERT_LT(got.claim_interval->low, got.interval->low);
+  decide({&got, 1}, {});
+  EXPECT_EQ(got.word, Word::inconclusive);
+  EXPECT_TRUE(got.why.starts_with("the 99.9 % interval, from ")) << got.why;
+  const ComparisonOptions lax{.claim_alpha = 0.05};
+  got = compare_paired(base, benchmark(longer(1.8, 6)), lax);
+  decide({&got, 1}, lax);
+  EXPECT_EQ(got.word, Word::slower);
+}
+
 TEST(Comparison, AdjustingNeverClaimsMore) {
+  const ComparisonOptions lax{.claim_alpha = 0.05};
   std::vector<Comparison> table;
   for (double percent = -3; percent <= 3; percent += 0.25)
     for (const double scale : {1.0, 10.0, 25.0})
-      table.push_back(compare_paired(benchmark(base_us), benchmark(longer(percent, scale)), {}));
+      table.push_back(compare_paired(benchmark(base_us), benchmark(longer(percent, scale)), lax));
   auto together = table;
-  decide(together, {});
+  decide(together, lax);
   int fewer = 0;
   for (std::size_t i = 0; i < table.size(); ++i) {
     std::vector<Comparison> alone{table[i]};
-    decide(alone, {});
+    decide(alone, lax);
     EXPECT_GE(together[i].adjusted_p_value, alone[0].adjusted_p_value);
     if (together[i].word == alone[0].word) continue;
     EXPECT_EQ(together[i].word, Word::inconclusive);

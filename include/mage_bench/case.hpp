@@ -119,6 +119,7 @@ class Case {
   void spoil_outputs(std::uint64_t secret);
   [[nodiscard]] std::string in_words(const Findings& findings) const;
   void mend_fences();
+  [[nodiscard]] std::vector<std::uint64_t> checksums(Role role);
   [[nodiscard]] std::string changed_input();
   [[nodiscard]] Verdict judge_outputs(std::uint64_t checksum);
 

@@ -148,6 +148,17 @@ class Device {
   /// Position-dependent 64-bit checksum, by 32-bit words, the last one padded with zeros; the same on every device.
   [[nodiscard]] virtual std::uint64_t checksum(const void* from, std::size_t bytes) = 0;
 
+  /// Of each region, without waiting between them.
+  struct Region {
+    const void* begin = nullptr;
+    std::size_t bytes = 0;
+  };
+  [[nodiscard]] virtual std::vector<std::uint64_t> checksums(const std::vector<Region>& regions) {
+    std::vector<std::uint64_t> sums;
+    for (const auto& region : regions) sums.push_back(checksum(region.begin, region.bytes));
+    return sums;
+  }
+
   // Checks that are enqueued like operations, and judged later (src/device/inspection.hpp).
   /// Enqueues flipping one bit of each element, so that values stay plausible: high in a float's mantissa. A `secret` of
   /// 0 flips none, by the same accesses.

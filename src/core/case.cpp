@@ -334,13 +334,20 @@ void Case::mend_fences() {
   for (const auto& buffer : buffers_) buffer->mend_fences();
 }
 
+std::vector<std::uint64_t> Case::checksums(Role role) {
+  std::vector<Device::Region> regions;
+  for (const auto& buffer : buffers_)
+    if (buffer->operand.role == role) regions.push_back({buffer->payload(), buffer->payload_bytes});
+  return device_.checksums(regions);
+}
+
 std::string Case::changed_input() {
+  const auto sums = checksums(Role::in);
   std::size_t input = 0;
-  for (std::size_t i = 0; i < buffers_.size(); ++i) {
-    auto& buffer = *buffers_[i];
-    if (!buffer.is_input()) continue;
-    const auto right = input_checksums_[input++][static_cast<std::size_t>(question_.set)];
-    if (device_.checksum(buffer.payload(), buffer.payload_bytes) != right) return buffer.operand.name;
+  for (const auto& buffer : buffers_) {
+    if (!buffer->is_input()) continue;
+    if (sums[input] != input_checksums_[input][static_cast<std::size_t>(question_.set)]) return buffer->operand.name;
+    ++input;
   }
   return {};
 }
@@ -404,9 +411,7 @@ Verdict Case::check() {
     return verdict;
   }
   std::uint64_t checksum = 0;
-  for (const auto& buffer : buffers_)
-    if (!buffer->is_input())
-      checksum = checksum * 0x100000001B3ULL + device_.checksum(buffer->payload(), buffer->payload_bytes);
+  for (const auto sum : checksums(Role::out)) checksum = checksum * 0x100000001B3ULL + sum;
   if (const auto known = passed_.find({question_.set, checksum}); known != passed_.end()) {
     verdict.ok = true;
     verdict.worst = known->second;

@@ -55,6 +55,7 @@ class CudaDevice final : public Device, private CacheExperiments, private Trials
     flush_ = allocate(flush_words_ * sizeof(uint32));
     scratch_ = static_cast<uint64*>(allocate(5 * sizeof(uint64)));
     findings_ = static_cast<Findings*>(allocate(sizeof(Findings)));
+    sums_ = static_cast<uint64*>(allocate(checksum_slots * sizeof(uint64)));
     check(cudaMemset(findings_, 0, sizeof(Findings)), "cudaMemset");
     preload();
     reset_persisting_l2();  // what settings() says from now on is what a variant finds
@@ -66,6 +67,7 @@ class CudaDevice final : public Device, private CacheExperiments, private Trials
     deallocate(flush_);
     deallocate(scratch_);
     deallocate(findings_);
+    deallocate(sums_);
   }
 
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }
@@ -105,6 +107,17 @@ class CudaDevice final : public Device, private CacheExperiments, private Trials
   }
   [[nodiscard]] std::uint64_t checksum(const void* from, std::size_t bytes) override {
     return checksum_on(stream_, scratch_, from, bytes);
+  }
+
+  [[nodiscard]] std::vector<std::uint64_t> checksums(const std::vector<Region>& regions) override {
+    if (regions.size() > checksum_slots) return Device::checksums(regions);
+    std::vector<std::uint64_t> sums(regions.size());
+    if (sums.empty()) return sums;
+    check(cudaMemsetAsync(sums_, 0, sums.size() * sizeof(uint64), stream_), "cudaMemsetAsync");
+    for (std::size_t i = 0; i < regions.size(); ++i)
+      harness::launch_checksum(regions[i].begin, regions[i].bytes, sums_ + i, blocks_, stream_);
+    download(sums.data(), sums_, sums.size() * sizeof(uint64));
+    return sums;
   }
 
   void spoil(void* to, DType dtype, std::size_t elements, std::uint64_t secret) override {
@@ -375,6 +388,8 @@ class CudaDevice final : public Device, private CacheExperiments, private Trials
   void* flush_ = nullptr;
   uint64* scratch_ = nullptr;  // [0] checksum, [1..2] clock probe, [3] checksum meanwhile, [4] the sweep's sink
   Findings* findings_ = nullptr;
+  static constexpr std::size_t checksum_slots = 16;
+  uint64* sums_ = nullptr;
   uint32 flushes_ = 0;
   CuptiTrace trace_;
 };

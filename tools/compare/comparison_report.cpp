@@ -176,6 +176,7 @@ void fill(Report& report, const Table& table, const Options& options, const std:
 
 void settings_into(Json& head, const Options& options) {
   head["alpha"] = options.comparison.alpha;
+  head["claim_alpha"] = options.comparison.claim_alpha;
   head["min_effect"] = options.comparison.min_effect;
 }
 

@@ -74,7 +74,8 @@ constexpr const char* description =
     "stands in both, unpaired: what moves between two runs is in no interval.";
 constexpr const char* footer =
     "Words: faster, slower, equivalent, inconclusive, not comparable. `faster` and `slower` need an adjusted p below\n"
-    "alpha and the whole interval beyond the minimum effect; `equivalent` needs the whole interval inside it.\n"
+    "alpha and the whole interval beyond the minimum effect, at level 1 - claim_alpha too; `equivalent` needs the\n"
+    "whole interval inside it.\n"
     "\n"
     "Examples:\n"
     "  mage_compare run.json                                     every variant against v00_* of its family\n"
@@ -83,6 +84,7 @@ constexpr const char* footer =
     "  mage_compare old.json new.json --allow_different_machines the same of two machines; every row is labelled\n"
     "  mage_compare run.json --family='^gelu$' --variant=v0[1-4] --problem=8192x16384 --mode='-host|kernel'\n"
     "  mage_compare run.json --alpha=0.01 --min_effect=0.02      fewer claims, and of larger effects only\n"
+    "  mage_compare run.json --claim_alpha=0.05                  claims by the interval that is shown\n"
     "  mage_compare run.json --format=markdown --out=report.md   table, markdown, json or csv, into a file\n"
     "  mage_compare run.json --color=yes | less -R               colour where there is no terminal\n"
     "  mage_compare old.json new.json --no_fail                  report regressions, but exit with 0\n"
@@ -127,6 +129,9 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
   constexpr const char* verdicts = "Verdicts";
   app.add_option("--alpha", options.comparison.alpha, "Error rate of a whole table, from 1e-12 to 0.5 [0.05]")
       ->group(verdicts);
+  app.add_option("--claim_alpha", options.comparison.claim_alpha,
+                 "1 - this is the level of the interval behind a claim, from 1e-12 to 0.5 [0.001]")
+      ->group(verdicts);
   app.add_option("--min_effect", options.comparison.min_effect,
                  "A difference is claimed where its whole interval is beyond this share: from 0 to below 1 [0.01]")
       ->group(verdicts);
@@ -157,9 +162,10 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
     options.stores.push_back(store);
     if (second->count() > 0) options.stores.push_back(new_store);
     // Written so that nan fails too.
-    if (!(options.comparison.alpha >= smallest_alpha && options.comparison.alpha <= 0.5))
-      throw CLI::ValidationError{"--alpha",
-                                 fmt::format("{:g} is not from {:g} to 0.5", options.comparison.alpha, smallest_alpha)};
+    for (const auto& [flag, alpha] :
+         {std::pair{"--alpha", options.comparison.alpha}, std::pair{"--claim_alpha", options.comparison.claim_alpha}})
+      if (!(alpha >= smallest_alpha && alpha <= 0.5))
+        throw CLI::ValidationError{flag, fmt::format("{:g} is not from {:g} to 0.5", alpha, smallest_alpha)};
     if (!(options.comparison.min_effect >= 0 && options.comparison.min_effect < 1))
       throw CLI::ValidationError{"--min_effect",
                                  fmt::format("{} is not from 0 to below 1", options.comparison.min_effect)};

@@ -187,6 +187,7 @@ Report rank(const StoreContents& store, const Options& options) {
   Report report;
   report.head = head_of("ranking", {&store});
   report.head["alpha"] = options.comparison.alpha;
+  report.head["claim_alpha"] = options.comparison.claim_alpha;
   report.head["min_effect"] = options.comparison.min_effect;
   report.intro = {describe(store),
                   "paired by round with the fastest. It was chosen by these same rounds, so its lead is flattered: "
