@@ -43,7 +43,7 @@ void judge_order(const std::vector<KernelRecord>& records) {
 
 std::string work_out_of_turn(Device& device, Case& bound, Launch& launch) {
   constexpr double hold_us = 2000, look_after_us = 400;
-  constexpr int tries = 3;  // a busy host may need longer than the hold
+  constexpr int tries = 3;                    // a busy host may need longer than the hold
   if (device.trials() == nullptr) return {};  // nothing can be looked at meanwhile
   for (int i = 0; i < tries; ++i) {
     bound.spoil();
@@ -126,19 +126,19 @@ std::string faster_than_memory(const Work& work, double us, double peak_gbytes_p
   const double possible_bytes = peak_gbytes_per_s * 1e3 * us;
   // What is read cold comes from memory. What is written may stay in L2, as much as it holds.
   const double all = work.bytes() - static_cast<double>(l2_bytes);
-  for (const auto& [bytes, what] : {std::pair{work.bytes_read, "reading its inputs"},
-                                    std::pair{all, "moving its bytes, but for what L2 holds,"}})
+  for (const auto& [bytes, what] :
+       {std::pair{work.bytes_read, "reading its inputs"}, std::pair{all, "moving its bytes, but for what L2 holds,"}})
     if (bytes > possible_bytes)
-      return fmt::format("faster than memory: {} alone is {:.0f} bytes in {:.2f} us or {:.0f} GB/s; the memory's peak "
-                         "is {:.0f} GB/s",
-                         what, bytes, us, bytes / us / 1e3, peak_gbytes_per_s);
+      return fmt::format(
+          "faster than memory: {} alone is {:.0f} bytes in {:.2f} us or {:.0f} GB/s; the memory's peak "
+          "is {:.0f} GB/s",
+          what, bytes, us, bytes / us / 1e3, peak_gbytes_per_s);
   return {};
 }
 
 std::string changed_setting(const std::vector<DeviceSetting>& before, const std::vector<DeviceSetting>& after) {
   for (std::size_t i = 0; i < before.size() && i < after.size(); ++i)
-    if (before[i] != after[i])
-      return fmt::format("{} from {} to {}", before[i].name, before[i].value, after[i].value);
+    if (before[i] != after[i]) return fmt::format("{} from {} to {}", before[i].name, before[i].value, after[i].value);
   return {};
 }
 

@@ -45,7 +45,6 @@ class ChildProcess {
   void kill();
 
  private:
-
   pid_t process_ = -1;
   bool reaped_ = false;
   int status_ = 0;

@@ -28,7 +28,8 @@ void require_options(const ComparisonOptions& options) {
   if (!(options.alpha > 0 && options.alpha < 1))
     throw std::invalid_argument{fmt::format("alpha is {}, but must be inside (0, 1)", options.alpha)};
   if (!(options.claim_alpha > 0 && options.claim_alpha < 1))
-    throw std::invalid_argument{fmt::format("the alpha of a claim is {}, but must be inside (0, 1)", options.claim_alpha)};
+    throw std::invalid_argument{
+        fmt::format("the alpha of a claim is {}, but must be inside (0, 1)", options.claim_alpha)};
   if (!(options.min_effect >= 0 && options.min_effect < 1))
     throw std::invalid_argument{fmt::format("the minimum effect is {}, but must be in [0, 1)", options.min_effect)};
 }

@@ -20,22 +20,22 @@ enum class Word { faster, slower, equivalent, inconclusive, not_comparable };
 struct ComparisonOptions {
   double alpha = 0.05;
   double min_effect = 0.01;  ///< a difference is claimed where its whole claim interval is at least this far from none
-  /// Of the interval behind a claim, which is stricter than the one that is shown: by that one, one or two of a thousand
-  /// comparisons of an operation with itself would be claimed (docs/decisions.md).
+  /// Of the interval behind a claim, which is stricter than the one that is shown: by that one, one or two of a
+  /// thousand comparisons of an operation with itself would be claimed (docs/decisions.md).
   double claim_alpha = 0.001;
 };
 
 /// A candidate against a baseline. Where it is `not_comparable` the figures are as below.
 struct Comparison {
-  double baseline_us = 0, candidate_us = 0;      ///< medians of the round medians used
-  double ratio = 1;                              ///< candidate / baseline: above 1 is slower
-  std::optional<statistics::Interval> interval;  ///< of the ratio, level 1 - alpha, not adjusted for the table
+  double baseline_us = 0, candidate_us = 0;            ///< medians of the round medians used
+  double ratio = 1;                                    ///< candidate / baseline: above 1 is slower
+  std::optional<statistics::Interval> interval;        ///< of the ratio, level 1 - alpha, not adjusted for the table
   std::optional<statistics::Interval> claim_interval;  ///< the same at level 1 - claim_alpha
-  double hodges_lehmann_ratio = 1;               ///< the same by ranks: a check on the former
-  std::optional<double> p_value;                 ///< two-sided t test that the ratio is 1
-  std::optional<double> wilcoxon_p_value;        ///< by ranks: a check. Signed-rank where paired, else rank-sum
-  double adjusted_p_value = 1;                   ///< Holm over the table; set by decide()
-  int rounds = 0;                                ///< pairs of rounds, or the smaller count of unpaired ones
+  double hodges_lehmann_ratio = 1;                     ///< the same by ranks: a check on the former
+  std::optional<double> p_value;                       ///< two-sided t test that the ratio is 1
+  std::optional<double> wilcoxon_p_value;              ///< by ranks: a check. Signed-rank where paired, else rank-sum
+  double adjusted_p_value = 1;                         ///< Holm over the table; set by decide()
+  int rounds = 0;                                      ///< pairs of rounds, or the smaller count of unpaired ones
   bool paired = false;
   Word word = Word::inconclusive;  ///< set by decide()
   std::string why;                 ///< of `inconclusive` and `not_comparable`, in words

@@ -216,9 +216,10 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
 
   std::string cache;
   auto* cache_given =
-      app.add_option("--mage_admission_cache", cache,
-                     "File that remembers which variants were tried and admitted, by their machine code; 'none' for none "
-                     "[$XDG_CACHE_HOME or ~/.cache, /mage_bench/admitted.jsonl]")
+      app.add_option(
+             "--mage_admission_cache", cache,
+             "File that remembers which variants were tried and admitted, by their machine code; 'none' for none "
+             "[$XDG_CACHE_HOME or ~/.cache, /mage_bench/admitted.jsonl]")
           ->group(protocol);
   app.add_option("--mage_admission_deadline", options.admission_deadline_s,
                  "Seconds without a sign of life after which a variant that is tried is given up [60]")

@@ -26,20 +26,20 @@ inline constexpr int interrupted = 130;
 }  // namespace exit_code
 
 struct Options {
-  std::vector<std::string> argv;  ///< exactly as given
-  std::string filter = ".";       ///< regex over family/variant/problem/mode; a leading '-' negates
-  std::string out;                ///< store path; empty: results/<utc>-<id>.json
+  std::vector<std::string> argv;    ///< exactly as given
+  std::string filter = ".";         ///< regex over family/variant/problem/mode; a leading '-' negates
+  std::string out;                  ///< store path; empty: results/<utc>-<id>.json
   std::vector<std::string> trials;  ///< family/variant: a child process that tries these and prints what came of it
   std::optional<std::string> admission_cache;  ///< file; empty: nothing is remembered; unset: the user's own
   double admission_deadline_s = 60;            ///< between two signs of life
-  std::string recover;            ///< a journal to turn into a store
+  std::string recover;                         ///< a journal to turn into a store
   std::optional<ListFormat> list;
   Color color = Color::automatic;
   std::vector<TimingMode> modes{all_modes.begin(), all_modes.end()};
   std::vector<std::string> problems;  ///< additional family/problem pairs
   std::map<std::string, std::string> context;
-  int rounds = 0;   ///< 0: the smallest balanced number from 10 on
-  int samples = 0;  ///< 0: the mode's own
+  int rounds = 0;           ///< 0: the smallest balanced number from 10 on
+  int samples = 0;          ///< 0: the mode's own
   int samples_divisor = 1;  ///< of the mode's own: for proofs that repeat much
   std::uint64_t seed = 1;
   double round_budget_s = 0.15;  ///< seconds a fixture may spend in one round

@@ -119,9 +119,10 @@ bool Runner::guarded(FixtureState& state, Body&& body) {
 }
 
 std::uint64_t Runner::place_seed(std::uint64_t what, int round) const {
-  const auto bits = philox({static_cast<std::uint32_t>(session_->problem_index), static_cast<std::uint32_t>(round),
-                            static_cast<std::uint32_t>(what), 0x91AFU},
-                           {static_cast<std::uint32_t>(options_.seed), static_cast<std::uint32_t>(options_.seed >> 32U)});
+  const auto bits =
+      philox({static_cast<std::uint32_t>(session_->problem_index), static_cast<std::uint32_t>(round),
+              static_cast<std::uint32_t>(what), 0x91AFU},
+             {static_cast<std::uint32_t>(options_.seed), static_cast<std::uint32_t>(options_.seed >> 32U)});
   return std::uint64_t{bits[0]} << 32U | bits[1];
 }
 
@@ -154,8 +155,8 @@ void Runner::judge_settings(FixtureState& state, bool called) {
   for (std::size_t i = 0; i < now.size(); ++i)
     if (now[i].name == "persisting_l2_cache_size") now[i] = right[i];
   if (called || !changed_setting(right, now).empty())
-    throw WrongError{fmt::format("it changed a setting of the device while it {}: {}",
-                                 called ? "ran" : "was prepared", changed)};
+    throw WrongError{
+        fmt::format("it changed a setting of the device while it {}: {}", called ? "ran" : "was prepared", changed)};
 }
 
 void Runner::prepare(FixtureState& state, int fixture) {
@@ -187,7 +188,7 @@ void Runner::prepare(FixtureState& state, int fixture) {
     audit_once(state);
     if (state.status != Status::ok) return;
     state.sampler->prepare();
-    state.samples_asked = options_.samples > 0           ? options_.samples
+    state.samples_asked = options_.samples > 0 ? options_.samples
                           : state.device->info().is_host
                               ? host_variant_samples
                               : std::max(default_samples(mode) / options_.samples_divisor, 1);
@@ -259,11 +260,10 @@ bool Runner::pilot(FixtureState& state) {
 void Runner::make_oracle() {
   const auto& plan = session_->plan;
   const auto operands = plan.family->operands(plan.problem);
-  with_host_memory(plan, "the inputs and the reference", Case::host_bytes(operands),
-                   [&] {
-                     session_->oracle.emplace(*plan.family, plan.problem, 0, old_oracle_ ? &*old_oracle_ : nullptr);
-                     session_->oracle->vary(secret());
-                   });
+  with_host_memory(plan, "the inputs and the reference", Case::host_bytes(operands), [&] {
+    session_->oracle.emplace(*plan.family, plan.problem, 0, old_oracle_ ? &*old_oracle_ : nullptr);
+    session_->oracle->vary(secret());
+  });
   Sha256 combined;
   Json inputs = Json::object();
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -311,8 +311,7 @@ void Runner::open(std::size_t problem) {
 void Runner::renew_inputs() {
   auto& session = *session_;
   const double now_us = devices_.host->now_us();
-  const bool affordable =
-      session.spent_on_renewals_us + session.renewal_us <= 0.05 * (now_us - session.begin_us);
+  const bool affordable = session.spent_on_renewals_us + session.renewal_us <= 0.05 * (now_us - session.begin_us);
   const bool middle = session.round == session.rounds / 2 && !session.plan.traced;
   if (!middle && !affordable) return;
   session.epoch += 1;

@@ -121,10 +121,10 @@ class Runner {
   std::map<std::pair<const Device*, TimingMode>, double> quantum_us_;  ///< smallest step between samples seen so far
   bool order_as_planned_ = true;
   double inside_samples_us_ = 0;
-  std::map<const Device*, std::vector<DeviceSetting>> settings_;  ///< as they were before any variant
-  std::map<std::string, std::string> condemned_;                  ///< family/variant/problem, and why
+  std::map<const Device*, std::vector<DeviceSetting>> settings_;              ///< as they were before any variant
+  std::map<std::string, std::string> condemned_;                              ///< family/variant/problem, and why
   std::map<std::string, std::map<TimingMode, std::vector<double>>> each_us_;  ///< likewise: medians of rounds
-  std::set<int> without_time_;                                    ///< fixtures whose status was recorded
+  std::set<int> without_time_;                                                ///< fixtures whose status was recorded
   std::string device_lost_;  ///< why the CUDA device can do nothing any more; empty while it can
   std::int64_t sequence_ = 0;
   std::uint32_t secrets_ = 0;

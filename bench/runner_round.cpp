@@ -228,7 +228,9 @@ std::string Runner::judge_times(const FixtureState& state, const RoundResult& re
   if (mode == TimingMode::event_cold)
     return work.ceiling_of ? std::string{}
                            : faster_than_memory(work, result.median_us, info.peak_gbytes_per_s, info.l2_bytes);
-  const char* alone = mode == TimingMode::batch ? "span_1_us" : mode == TimingMode::graph ? "replay_latency_us" : nullptr;
+  const char* alone = mode == TimingMode::batch   ? "span_1_us"
+                      : mode == TimingMode::graph ? "replay_latency_us"
+                                                  : nullptr;
   const auto floor = floors_.find({state.device, mode});
   if (alone == nullptr || floor == floors_.end() || !floor->second.sampler) return {};
   const auto kernels = result.samples.figures.find("kernel_nodes");

@@ -61,15 +61,15 @@ struct Runner::Session {
   std::map<const Device*, std::unique_ptr<Case>> cases;
   std::map<int, FixtureState> fixtures;
   std::string inputs_sha256;
-  int round = -1;           ///< for which operands were placed
-  int rounds = 0;           ///< of the fixture that has most
-  std::uint32_t epoch = 0;  ///< of the inputs
-  double begin_us = 0;      ///< when the first round began
+  int round = -1;                                   ///< for which operands were placed
+  int rounds = 0;                                   ///< of the fixture that has most
+  std::uint32_t epoch = 0;                          ///< of the inputs
+  double begin_us = 0;                              ///< when the first round began
   double renewal_us = 0, spent_on_renewals_us = 0;  ///< what new inputs cost, once and in all
   struct Repetition {
     std::optional<double> unrepeated, spoilt;  ///< see bench/audits.hpp
   };
-  std::map<std::string, Repetition> repetition;  ///< by subject, once it was audited
+  std::map<std::string, Repetition> repetition;                            ///< by subject, once it was audited
   std::map<std::tuple<TimingMode, bool, int>, std::string> last_in_block;  ///< by mode, host or CUDA, and round
 };
 

@@ -86,8 +86,8 @@ void KernelSampler::close() {
     if (out.kernels.empty()) out.kernels = names;
     if (out.kernels != names)
       throw WrongError{"the operation ran " + std::to_string(names.size()) + " kernels in one sample and " +
-                               std::to_string(out.kernels.size()) +
-                               " in another, or other ones: not the same work on every call"};
+                       std::to_string(out.kernels.size()) +
+                       " in another, or other ones: not the same work on every call"};
     out.us.push_back(whole_ns(sum_us));
     out.parts["busy_us"].push_back(whole_ns(busy_us));
     out.parts["span_us"].push_back(pending_[k].span_us);

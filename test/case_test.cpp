@@ -165,7 +165,8 @@ TEST(Fill, CountsBytesAndKeepsItsPlaceInThePattern) {
   const auto device = make_host_device();
   alignas(4) std::array<unsigned char, 16> memory{};
   device->fill(memory.data() + 3, 0x44332211U, 10);
-  const std::array<unsigned char, 16> wanted{0, 0, 0, 0x44, 0x11, 0x22, 0x33, 0x44, 0x11, 0x22, 0x33, 0x44, 0x11, 0, 0, 0};
+  const std::array<unsigned char, 16> wanted{0,    0,    0,    0x44, 0x11, 0x22, 0x33, 0x44,
+                                             0x11, 0x22, 0x33, 0x44, 0x11, 0,    0,    0};
   EXPECT_EQ(memory, wanted);
   device->inspect_fill(memory.data() + 3, 0x44332211U, 10, 7);
   EXPECT_EQ(device->findings().wrong, 0U);

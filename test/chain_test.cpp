@@ -224,8 +224,7 @@ TEST_P(DependentTest, IsToldOnTheModelOfADevice) {
         SCOPED_TRACE(std::string{family->name()} + "/" + name + ", " + operands[link.out].name + " to " +
                      operands[link.in].name);
         OverlappingDevice device;
-        const auto verdict =
-            check_chain(device, chained(*family, problem, link, call), repetitions);
+        const auto verdict = check_chain(device, chained(*family, problem, link, call), repetitions);
         EXPECT_EQ(verdict.broken_on_stream, told) << verdict.reason;
         EXPECT_EQ(verdict.broken_in_graph, told) << verdict.reason;
         EXPECT_EQ(verdict.reason.empty(), told == 0);
@@ -278,7 +277,8 @@ TEST_P(GpuDependentTest, IsTold) {
   const auto call = [&](const Pointers& pointers) {
     return test::make_dependent(GetParam(), pointers.at<float>(0), pointers.at<float>(1), 64 * 1024);
   };
-  const Chained chained{.operands = operands, .link = {.out = 1, .in = 0}, .prepare = call, .derive = {}, .varies = false};
+  const Chained chained{
+      .operands = operands, .link = {.out = 1, .in = 0}, .prepare = call, .derive = {}, .varies = false};
   const auto verdict = check_chain(*device, chained, 20);
   RecordProperty("broken_on_stream", verdict.broken_on_stream);
   RecordProperty("broken_in_graph", verdict.broken_in_graph);

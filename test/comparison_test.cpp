@@ -226,9 +226,10 @@ TEST(Comparison, WhatMustNotBeCompared) {
 TEST(Comparison, BadArgumentsThrow) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const auto good = benchmark(base_us);
-  for (const ComparisonOptions& bad : {ComparisonOptions{.alpha = 0}, ComparisonOptions{.alpha = 1},
-                                       ComparisonOptions{.alpha = nan}, ComparisonOptions{.claim_alpha = 0}, ComparisonOptions{.min_effect = -0.1},
-                                       ComparisonOptions{.min_effect = 1}, ComparisonOptions{.min_effect = nan}}) {
+  for (const ComparisonOptions& bad :
+       {ComparisonOptions{.alpha = 0}, ComparisonOptions{.alpha = 1}, ComparisonOptions{.alpha = nan},
+        ComparisonOptions{.claim_alpha = 0}, ComparisonOptions{.min_effect = -0.1}, ComparisonOptions{.min_effect = 1},
+        ComparisonOptions{.min_effect = nan}}) {
     EXPECT_THROW(static_cast<void>(compare_paired(good, good, bad)), std::invalid_argument);
     EXPECT_THROW(static_cast<void>(compare_unpaired(good, good, bad)), std::invalid_argument);
     EXPECT_THROW(decide({}, bad), std::invalid_argument);

@@ -51,7 +51,8 @@ TEST(EventSampler, RunsTheOperationUntimedThenBehindADelay) {
   EXPECT_EQ(one.samples.gate_missed, 0);
 }
 
-// Behind the delay: what another stream did meanwhile is undone. Right behind the end: what is not done then is not done.
+// Behind the delay: what another stream did meanwhile is undone. Right behind the end: what is not done then is not
+// done.
 TEST(EventSampler, DisturbsBehindTheDelayAndInspectsBehindTheEnd) {
   FakeDevice device;
   const OneSample one{TimingMode::event, device, hooks(device)};
@@ -134,7 +135,8 @@ TEST(BatchSampler, DisturbsAndInspectsAroundEachBatch) {
   for (const int operations : {1, 1, 2}) {
     for (const char* action : {"delay", "before", "record begin"}) wanted.emplace_back(action);
     wanted.insert(wanted.end(), static_cast<std::size_t>(operations), "submit");
-    for (const char* action : {"record end", "reached?", "after", "synchronize", "elapsed"}) wanted.emplace_back(action);
+    for (const char* action : {"record end", "reached?", "after", "synchronize", "elapsed"})
+      wanted.emplace_back(action);
   }
   EXPECT_EQ(device.actions, wanted);
 }
@@ -195,8 +197,8 @@ TEST(GraphSampler, DisturbsAndInspectsAroundBothGraphs) {
   const Actions tail{device.actions.begin() + 4, device.actions.end()};
   Actions wanted{"spoil", "replay 1"};
   for (const char* replay : {"replay 1", "replay 5"})
-    for (const char* action : {"delay", "before", "record begin", replay, "record end", "reached?", "after",
-                               "synchronize", "elapsed"})
+    for (const char* action :
+         {"delay", "before", "record begin", replay, "record end", "reached?", "after", "synchronize", "elapsed"})
       wanted.emplace_back(action);
   EXPECT_EQ(tail, wanted);
 }
@@ -210,9 +212,8 @@ TEST(GraphSampler, AnAuditIsAGraphWithTheHooksAroundEachOperation) {
   // What this device is given to capture is called once, to see what is in it.
   device.on_capture = [](Launch& captured) { captured(StreamHandle{}); };
   for (const char* capture : {"capture 4", "capture 3"})
-    EXPECT_EQ(audited(*sampler, device),
-              (Actions{capture, "spoil", "before", "operation", "after", std::string{"replay "} + capture[8],
-                       "synchronize"}));
+    EXPECT_EQ(audited(*sampler, device), (Actions{capture, "spoil", "before", "operation", "after",
+                                                  std::string{"replay "} + capture[8], "synchronize"}));
 }
 
 TEST(GraphSampler, RefusesOtherKernelsInALongerGraph) {
@@ -271,8 +272,9 @@ TEST(KernelSampler, MarksTheTimedOperation) {
   FakeDevice device;
   const OneSample one{TimingMode::kernel, device};
   const Actions tail{device.actions.end() - 14, device.actions.end()};
-  EXPECT_EQ(tail, (Actions{"trace start", "mark 4611686018427387904", "submit", "mark 0", "delay", "record begin", "mark 1", "submit", "mark 0", "record end",
-                           "reached?", "synchronize", "elapsed", "trace stop"}));
+  EXPECT_EQ(tail,
+            (Actions{"trace start", "mark 4611686018427387904", "submit", "mark 0", "delay", "record begin", "mark 1",
+                     "submit", "mark 0", "record end", "reached?", "synchronize", "elapsed", "trace stop"}));
   EXPECT_EQ(one.samples.us, std::vector<double>{device.operation_us});
   EXPECT_EQ(one.samples.kernels, std::vector<std::string>{"kernel_0"});
   EXPECT_FALSE(one.samples.perturbed);

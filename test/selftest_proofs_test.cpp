@@ -284,9 +284,9 @@ ProofResult failures_of_program(Context& context) { return failures_of(context, 
 TEST_F(SelftestFailures, EveryFaultEndsAsItShould) {
   const auto result = run(failures_of_program);
   EXPECT_EQ(result.outcome, Outcome::passed) << in_words(result);
-  for (const char* what :
-       {"writes nothing", "that throws", "every second call", "stops working", "matches nothing", "does not exist", "its store",
-        "a second run to the same store", "a run that is killed", "recovering its journal", "the recovered store"})
+  for (const char* what : {"writes nothing", "that throws", "every second call", "stops working", "matches nothing",
+                           "does not exist", "its store", "a second run to the same store", "a run that is killed",
+                           "recovering its journal", "the recovered store"})
     expect(result, what, Outcome::passed);
   expect(result, "cannot be captured", Outcome::unavailable);
   expect(result, "an address that is not the operation's", Outcome::skipped);

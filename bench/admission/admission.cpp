@@ -28,9 +28,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 /// A variant to try, and what its admission would be remembered by.
 struct Candidate {
@@ -120,10 +118,10 @@ class TrialsInChildren {
       return give_up(Status::failed, fmt::format("no sign of life for {:g} s", options_.admission_deadline_s), done);
     }
     const int code = child.wait();
-    if (!subject_.empty() && code != 0)
+    if (!subject_.empty())
       give_up(Status::wrong,
               code < 0 ? fmt::format("it ended the process by signal {} ({})", -code, ::strsignal(-code))
-                       : fmt::format("it ended the process: {}", last_words_),
+                       : fmt::format("it ended the process with code {}: {}", code, last_words_),
               done);
   }
 
@@ -200,7 +198,8 @@ Admissions admit(const Options& options, const std::vector<Fixture>& fixtures, C
   std::string cannot_remember;
   const auto done = [&](const Candidate& candidate, Admission admission) {
     const auto slash = candidate.subject.find('/');
-    const auto* variant = find_family(candidate.subject.substr(0, slash))->find_variant(candidate.subject.substr(slash + 1));
+    const auto* variant =
+        find_family(candidate.subject.substr(0, slash))->find_variant(candidate.subject.substr(slash + 1));
     admission.code_sha256 = code_sha256(variant->source);
     // What was not looked at is looked at the next time.
     if (admission.status == Status::ok && admission.lacking.empty() && !candidate.key.empty())

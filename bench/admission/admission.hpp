@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which variants may be measured. Trials take place in a process of their own, with a deadline: what they do to it costs
-// the variant, and nothing else. Who was admitted is remembered by machine code and device.
+// Which variants may be measured. Trials take place in a process of their own, with a deadline: what they do to it
+// costs the variant, and nothing else. Who was admitted is remembered by machine code and device.
 #pragma once
 
 #include <map>

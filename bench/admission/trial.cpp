@@ -231,9 +231,8 @@ class Trial {
         const Chained chained{
             .operands = operands,
             .link = link,
-            .prepare = [&](const Pointers& pointers) {
-              return prepare(variant_, *problem, family_.bind(*problem, pointers));
-            },
+            .prepare =
+                [&](const Pointers& pointers) { return prepare(variant_, *problem, family_.bind(*problem, pointers)); },
             .derive = [&](const Pointers& host) { family_.derive(*problem, host); },
             .varies = !variant_.deterministic};
         const auto verdict = check_chain(device_, chained, host_ ? 1 : chain_repetitions);
@@ -327,8 +326,8 @@ std::vector<AnyProblem> TrialProblems::accepted(const VariantInfo& variant, std:
   if (!small.empty()) return small;
   all.insert(all.end(), bench.begin(), bench.end());
   std::erase_if(all, [&](const AnyProblem& problem) { return !accepts(variant, problem); });
-  const auto smallest = std::min_element(
-      all.begin(), all.end(), [&](const AnyProblem& a, const AnyProblem& b) { return bytes(a) < bytes(b); });
+  const auto smallest = std::min_element(all.begin(), all.end(),
+                                         [&](const AnyProblem& a, const AnyProblem& b) { return bytes(a) < bytes(b); });
   return smallest == all.end() ? all : std::vector<AnyProblem>{*smallest};
 }
 

@@ -18,9 +18,9 @@ namespace mage {
 
 struct TrialVerdict {
   Status status = Status::ok;
-  std::string reason;   ///< empty where it is ok
-  std::string lacking;  ///< what could not be looked at here, and why; empty where all was
-  int problems = 0;     ///< that it was tried on
+  std::string reason;        ///< empty where it is ok
+  std::string lacking;       ///< what could not be looked at here, and why; empty where all was
+  int problems = 0;          ///< that it was tried on
   bool device_lost = false;  ///< the process can try nothing else on it
 };
 

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "bench/journal.hpp"
 #include "bench/child_process.hpp"
+#include "bench/journal.hpp"
 #include "bench/selftest/subject.hpp"
 #include "bench/store.hpp"
 

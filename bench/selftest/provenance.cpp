@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "bench/comparison.hpp"
 #include "bench/child_process.hpp"
+#include "bench/comparison.hpp"
 #include "bench/selftest/proof.hpp"
 #include "bench/selftest/subject.hpp"
 #include "bench/sha256.hpp"

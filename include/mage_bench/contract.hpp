@@ -79,28 +79,35 @@ struct ErasedVariant {
 void register_variant(const ErasedVariant& variant);
 }  // namespace detail
 
+/// Registers a variant that is no file of its own: its name is the stem of `source`, which lives as long as the
+/// program.
+template <Contract C>
+void register_variant(const Variant<C>& variant, const char* source) {
+  using Accepts = decltype(variant.accepts);
+  using Prepare = decltype(variant.prepare);
+  using Picks = decltype(variant.picks);
+  detail::register_variant(detail::ErasedVariant{
+      C::name, source, variant.parent, variant.note, variant.provider, variant.counter_example, variant.min_cc,
+      variant.deterministic, reinterpret_cast<detail::ErasedFunction>(variant.accepts),
+      reinterpret_cast<detail::ErasedFunction>(variant.prepare),
+      reinterpret_cast<detail::ErasedFunction>(variant.picks),
+      [](detail::ErasedFunction function, const void* problem) {
+        return reinterpret_cast<Accepts>(function)(*static_cast<const typename C::Problem*>(problem));
+      },
+      [](detail::ErasedFunction function, const void* problem, const void* args) {
+        return reinterpret_cast<Prepare>(function)(*static_cast<const typename C::Problem*>(problem),
+                                                   *static_cast<const typename C::Args*>(args));
+      },
+      [](detail::ErasedFunction function, const void* problem) {
+        return reinterpret_cast<Picks>(function)(*static_cast<const typename C::Problem*>(problem));
+      }});
+}
+
 /// The one registration statement of a variant file. The variant's name is the stem of that file.
 template <Contract C>
 struct Register {
   explicit Register(const Variant<C>& variant, std::source_location where = std::source_location::current()) {
-    using Accepts = decltype(variant.accepts);
-    using Prepare = decltype(variant.prepare);
-    using Picks = decltype(variant.picks);
-    detail::register_variant(
-        {C::name, where.file_name(), variant.parent, variant.note, variant.provider, variant.counter_example,
-         variant.min_cc, variant.deterministic, reinterpret_cast<detail::ErasedFunction>(variant.accepts),
-         reinterpret_cast<detail::ErasedFunction>(variant.prepare),
-         reinterpret_cast<detail::ErasedFunction>(variant.picks),
-         [](detail::ErasedFunction function, const void* problem) {
-           return reinterpret_cast<Accepts>(function)(*static_cast<const typename C::Problem*>(problem));
-         },
-         [](detail::ErasedFunction function, const void* problem, const void* args) {
-           return reinterpret_cast<Prepare>(function)(*static_cast<const typename C::Problem*>(problem),
-                                                      *static_cast<const typename C::Args*>(args));
-         },
-         [](detail::ErasedFunction function, const void* problem) {
-           return reinterpret_cast<Picks>(function)(*static_cast<const typename C::Problem*>(problem));
-         }});
+    register_variant(variant, where.file_name());
   }
 };
 

@@ -48,9 +48,9 @@ struct KernelRecord {
   std::uint64_t mark = 0;  ///< the trace_mark under which it was enqueued
   double begin_us = 0, end_us = 0;
   unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
-  bool is_kernel = true;    ///< and no copy or fill
-  std::uint32_t stream = 0; ///< by the profiler's own numbers
-  std::uint32_t thread = 0; ///< of the host, that enqueued it; likewise
+  bool is_kernel = true;     ///< and no copy or fill
+  std::uint32_t stream = 0;  ///< by the profiler's own numbers
+  std::uint32_t thread = 0;  ///< of the host, that enqueued it; likewise
   /// One of the measuring protocol's own.
   [[nodiscard]] bool is_harness() const { return !is_kernel || name.find("mage_harness_") != std::string::npos; }
 };
@@ -160,8 +160,8 @@ class Device {
   }
 
   // Checks that are enqueued like operations, and judged later (src/device/inspection.hpp).
-  /// Enqueues flipping one bit of each element, so that values stay plausible: high in a float's mantissa. A `secret` of
-  /// 0 flips none, by the same accesses.
+  /// Enqueues flipping one bit of each element, so that values stay plausible: high in a float's mantissa. A `secret`
+  /// of 0 flips none, by the same accesses.
   virtual void spoil(void* to, DType dtype, std::size_t elements, std::uint64_t secret) = 0;
   /// Enqueues giving the inputs the changed elements of question.set, and spoiling a few elements of each output.
   virtual void disturb(const Inspection& inspection, const Question& question) = 0;
@@ -169,8 +169,8 @@ class Device {
   virtual void disturb_late(const Inspection& inspection, const Question& question) { disturb(inspection, question); }
   /// Enqueues looking at those elements of the outputs.
   virtual void inspect(const Inspection& inspection, const Question& question) = 0;
-  /// As inspect(), by a dependent kernel: it starts when what was enqueued before it lets it, and waits as such a kernel
-  /// must.
+  /// As inspect(), by a dependent kernel: it starts when what was enqueued before it lets it, and waits as such a
+  /// kernel must.
   virtual void inspect_as_dependent(const Inspection& inspection, const Question& question) {
     inspect(inspection, question);
   }

@@ -71,8 +71,7 @@ struct Case::Buffer {
       : device{owner}, operand{what}, payload_bytes{what.bytes()} {
     if (options.border) {
       auto* trials = owner.trials();
-      if (trials == nullptr)
-        throw std::logic_error{"Case: this device has no memory at a border"};
+      if (trials == nullptr) throw std::logic_error{"Case: this device has no memory at a border"};
       bytes = rounded_up(offset_bytes(what) + payload_bytes);
       base = static_cast<std::byte*>(trials->allocate_at_border(std::max(bytes, alignment), *options.border));
       // At the rear border the payload's end is as near as its alignment lets it be.
@@ -306,15 +305,16 @@ std::string Case::in_words(const Findings& findings) const {
   }
   const auto output = static_cast<std::size_t>(findings.output);
   const auto& operand = buffers_.at(output_operands_.at(output))->operand;
-  const std::string text = element_name(operand, findings.element) + ": got " + number(findings.got) +
-                           ", expected " + number(findings.low) + " to " + number(findings.high);
+  const std::string text = element_name(operand, findings.element) + ": got " + number(findings.got) + ", expected " +
+                           number(findings.low) + " to " + number(findings.high);
   const auto other = 1 - static_cast<int>(findings.tag % 2);
   for (const auto& place : oracle_.variation().places.at(output)) {
     if (place.element != findings.element) continue;
     const bool right_for_other = findings.got >= place.low[other] && findings.got <= place.high[other];
     if (right_for_other)
-      return text + ", and got what is right for the inputs of an earlier call: an answer was kept, or inputs were read "
-                    "before they changed";
+      return text +
+             ", and got what is right for the inputs of an earlier call: an answer was kept, or inputs were read "
+             "before they changed";
     break;
   }
   return text;
@@ -437,8 +437,8 @@ Verdict Case::judge_outputs(std::uint64_t checksum) {
                    right.bound, poison_},
                   static_cast<std::uint32_t>(output));
     const auto findings = device_.findings();
-    const bool norm = right.norm_bound == 0 || !std::isfinite(findings.squares) ||
-                      std::sqrt(findings.squares) <= right.norm_bound;
+    const bool norm =
+        right.norm_bound == 0 || !std::isfinite(findings.squares) || std::sqrt(findings.squares) <= right.norm_bound;
     verdict.worst = std::fmax(verdict.worst, findings.worst);
     if (findings.wrong != 0 || !norm) {
       scratch_.resize(buffer->payload_bytes);
@@ -503,7 +503,7 @@ std::size_t Case::measured_bytes(const Operands& operands) {
     const auto elements = static_cast<std::size_t>(operand.elements());
     // Copies of inputs; right values under both sets.
     total += device_slack_bytes + (operand.role == Role::in ? operand.bytes() + offset_bytes(operand)
-                                                     : 2 * elements * (sizeof(double) + sizeof(float)));
+                                                            : 2 * elements * (sizeof(double) + sizeof(float)));
   }
   return total;
 }

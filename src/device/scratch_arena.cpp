@@ -19,8 +19,8 @@ void* allocate_plain(std::size_t bytes) {
   const auto error = cudaMalloc(&memory, std::max<std::size_t>(bytes, 1));
   if (error == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());
-    throw UnavailableError{Unavailable::memory, "cudaMalloc(" + std::to_string(bytes) +
-                                                    " bytes) of scratch failed: out of device memory"};
+    throw UnavailableError{Unavailable::memory,
+                           "cudaMalloc(" + std::to_string(bytes) + " bytes) of scratch failed: out of device memory"};
   }
   check(error, "cudaMalloc of scratch");
   return memory;
@@ -49,8 +49,8 @@ void ScratchArena::place_at_border(BorderedMemory& borders, Trials::Border borde
 }
 
 std::size_t ScratchArena::draw() {
-  const auto bits = philox({draws_++, 0, 0, 0x5C2AU},
-                           {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32U)});
+  const auto bits =
+      philox({draws_++, 0, 0, 0x5C2AU}, {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32U)});
   return bits[0] % (slack_bytes / alignment) * alignment;
 }
 

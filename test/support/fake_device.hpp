@@ -24,9 +24,9 @@ class FakeDevice : public Device {
   double traced_extra_us = 0;  ///< added to an operation while a trace runs
   bool begin_reached = false;  ///< what reached() answers
   int kernels_per_operation = 1;
-  std::string odd_node;   ///< in the place of a kernel in graphs of more than one operation
+  std::string odd_node;                     ///< in the place of a kernel in graphs of more than one operation
   std::function<void(Launch&)> on_capture;  ///< told what is captured
-  int nodes_missing = 0;  ///< left out of graphs of more than one operation
+  int nodes_missing = 0;                    ///< left out of graphs of more than one operation
   std::optional<Unavailable> refuse_trace, refuse_capture;
   bool drop_records = false;
 

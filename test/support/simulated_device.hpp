@@ -39,7 +39,8 @@ class SimulatedDevice final : public Device {
   // What it was told.
   std::vector<int> streams;  ///< in the order in which they were changed for
   int captures = 0;
-  std::string caches;        ///< what touched L2, in order: f fill, d disturbing, i inspection, l sweep, o operation, ! begin of a span
+  std::string caches;  ///< what touched L2, in order: f fill, d disturbing, i inspection, l sweep, o operation, ! begin
+                       ///< of a span
 
   SimulatedDevice() : host_{make_host_device()} {
     info_.name = "simulated";
@@ -227,7 +228,8 @@ class SimulatedDevice final : public Device {
       spin.stamps[0] = static_cast<std::uint64_t>(begin_us * 1e3);
       spin.stamps[1] = spin.stamps[0] + static_cast<std::uint64_t>(std::llround(stamped_us * 1e3));
     }
-    if (tracing_) records_.push_back({name, mark_, begin_us, stream_us_ + trace_extra_us, {1, 1, 1}, {32, 1, 1}, true, 0, 0});
+    if (tracing_)
+      records_.push_back({name, mark_, begin_us, stream_us_ + trace_extra_us, {1, 1, 1}, {32, 1, 1}, true, 0, 0});
   }
 
   std::unique_ptr<Device> host_;
