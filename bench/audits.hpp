@@ -13,11 +13,14 @@ namespace mage {
 
 /// Throws WrongError where a kernel of a traced operation ran out of its stream's order, or was enqueued by another
 /// thread. The measuring protocol's own kernels tell which stream and thread are right, and when the work before and
-/// behind an operation took place. `records` in the order of their begins, those of an operation marked.
+/// behind an operation took place. `records` in the order of their begins; each call of the operation has a mark.
 void judge_order(const std::vector<KernelRecord>& records);
 
 /// Holds the stream and looks whether outputs change all the same. Why the operation is wrong; empty where it is not.
 [[nodiscard]] std::string work_out_of_turn(Device& device, Case& bound, Launch& launch);
+
+/// Waits for the stream and looks whether the device still has work. Likewise.
+[[nodiscard]] std::string work_left_behind(Device& device, Launch& launch);
 
 /// The time of an operation whose outputs hold wrong values before it, over its time where they hold the right ones
 /// already; caches are the same. Above 1: it leaves out stores, or work, where it finds the answer.
@@ -28,10 +31,13 @@ void judge_order(const std::vector<KernelRecord>& records);
 /// case's copies of the inputs.
 [[nodiscard]] double unrepeated_ratio(Device& device, Case& bound, Launch& launch, Launch& copies);
 
-/// What a round measured of one operation alone and of each of many, and what nothing costs by the same path.
+/// One of many operations, and one alone.
 struct Slope {
-  double each_us = 0, alone_us = 0, floor_alone_us = 0;
-  int kernels = 1;
+  double each_us = 0;
+  double own_us = 0;         ///< what one alone takes more than nothing does by the same path
+  int kernels = 1;           ///< of an operation
+  bool many_rounds = false;  ///< medians of several rounds, which say more than those of one
+  bool repetition = false;   ///< it is known, and said, to gain by inputs that repeat
 };
 /// Why many operations cannot have done the work of each; empty where they can.
 [[nodiscard]] std::string too_good_for_one(const Slope& slope);

@@ -141,24 +141,6 @@ void Runner::bind(FixtureState& state, int round) {
 
 void Runner::release(FixtureState& state) { state.launch = {}; }
 
-/// A variant may ask for a persisting part of L2 when it is prepared: it gets none, as no other variant has one. All
-/// else that holds for the whole process is not a variant's to change, and nothing at all inside a call.
-void Runner::judge_settings(FixtureState& state, bool called) {
-  auto& device = *state.device;
-  const auto& right = settings_.at(&device);
-  auto now = device.settings();
-  const auto changed = changed_setting(right, now);
-  if (changed.empty()) return;
-  device.set_back(right);
-  device.reset_persisting_l2();
-  state.settings_set_back = true;
-  for (std::size_t i = 0; i < now.size(); ++i)
-    if (now[i].name == "persisting_l2_cache_size") now[i] = right[i];
-  if (called || !changed_setting(right, now).empty())
-    throw WrongError{
-        fmt::format("it changed a setting of the device while it {}: {}", called ? "ran" : "was prepared", changed)};
-}
-
 void Runner::prepare(FixtureState& state, int fixture) {
   state.fixture = &plan_.fixtures[static_cast<std::size_t>(fixture)];
   state.index = fixture;
@@ -194,28 +176,6 @@ void Runner::prepare(FixtureState& state, int fixture) {
                               : std::max(default_samples(mode) / options_.samples_divisor, 1);
     state.samples = state.samples_asked;
   });
-}
-
-/// What is the same in every mode is looked at in the first: whether all work is on the stream, and in its order; and
-/// what the operation owes to inputs that repeat.
-void Runner::audit_once(FixtureState& state) {
-  auto& device = *state.device;
-  const auto [known, first] = session_->repetition.try_emplace(state.subject());
-  if (!first || device.info().is_host) return;
-  try {
-    const auto graph = device.capture(state.launch, 1);
-    if (graph->kernel_nodes() + graph->other_nodes() == 0)
-      throw WrongError{"the operation put nothing on the stream that it was given"};
-  } catch (const UnavailableError&) {
-    // It cannot be captured: mode graph says so, and for the others that is no fault.
-    device.synchronize();
-  }
-  if (const auto why = work_out_of_turn(device, *state.bound_case, state.launch); !why.empty()) throw WrongError{why};
-  known->second.spoilt = spoilt_ratio(device, *state.bound_case, state.launch);
-  const auto work = state.fixture->family->work(state.fixture->problem);
-  if (work.ceiling_of || work.bytes() <= static_cast<double>(device.info().l2_bytes)) return;
-  auto copies = state.bound_case->bind_to_copies(*state.fixture->variant);
-  known->second.unrepeated = unrepeated_ratio(device, *state.bound_case, state.launch, copies);
 }
 
 void Runner::gate(FixtureState& state, const char* when, int calls) {

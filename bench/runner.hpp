@@ -90,8 +90,7 @@ class Runner {
   [[nodiscard]] bool pilot(FixtureState& state);
   void audit_once(FixtureState& state);
   [[nodiscard]] bool take_samples(FixtureState& state, const Step& step, RoundResult& result);
-  [[nodiscard]] std::string judge_times(const FixtureState& state, const RoundResult& result);
-  [[nodiscard]] std::string judge_by_kernels(const FixtureState& state, const RoundResult& result);
+  void judge_times(const FixtureState& state, const Step& step, const RoundResult& result);
   [[nodiscard]] nlohmann::ordered_json quantum_us(const Device& device, TimingMode mode,
                                                   std::vector<double> samples_us);
   [[nodiscard]] nlohmann::ordered_json describe(const FixtureState& state, const Step& step);
@@ -121,10 +120,13 @@ class Runner {
   std::map<std::pair<const Device*, TimingMode>, double> quantum_us_;  ///< smallest step between samples seen so far
   bool order_as_planned_ = true;
   double inside_samples_us_ = 0;
-  std::map<const Device*, std::vector<DeviceSetting>> settings_;              ///< as they were before any variant
-  std::map<std::string, std::string> condemned_;                              ///< family/variant/problem, and why
-  std::map<std::string, std::map<TimingMode, std::vector<double>>> each_us_;  ///< likewise: medians of rounds
-  std::set<int> without_time_;                                                ///< fixtures whose status was recorded
+  std::map<const Device*, std::vector<DeviceSetting>> settings_;  ///< as they were before any variant
+  std::map<std::string, std::string> condemned_;                  ///< family/variant/problem, and why
+  struct Slopes {
+    std::vector<double> each_us, own_us;  ///< see Slope in bench/audits.hpp; medians of rounds
+  };
+  std::map<std::string, std::map<TimingMode, Slopes>> slopes_;  ///< by family/variant/problem
+  std::set<int> without_time_;                                  ///< fixtures whose status was recorded
   std::string device_lost_;  ///< why the CUDA device can do nothing any more; empty while it can
   std::int64_t sequence_ = 0;
   std::uint32_t secrets_ = 0;

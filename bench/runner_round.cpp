@@ -20,9 +20,6 @@ constexpr double settle_tolerance = 0.01;
 constexpr double settle_limit_us = 500e3;
 constexpr double invalid_share = 0.2;  // more samples than this behind a missed gate: no verdict
 constexpr double floor_factor = 3;
-// Of honest operations on an H200 the one ratio is within 0.7 % of 1; the other is one of short spans, which may be
-// 0.2 us apart by the phase of a clock.
-constexpr double notable_unrepeated = 0.03, notable_spoilt = 0.08;
 
 int floor_samples(TimingMode mode) {
   switch (mode) {
@@ -155,9 +152,9 @@ Json Runner::describe(const FixtureState& state, const Step& step) {
   block["input_epoch"] = session_->epoch;
   block["offsets"] = state.bound_case->offsets();
   block["scratch_offsets"] = state.device->scratch_offsets();
-  const auto& repetition = session_->repetition[state.subject()];
-  block["unrepeated_ratio"] = repetition.unrepeated ? Json(*repetition.unrepeated) : Json(nullptr);
-  block["spoilt_ratio"] = repetition.spoilt ? Json(*repetition.spoilt) : Json(nullptr);
+  const auto& audited = session_->audited[state.subject()];
+  block["unrepeated_ratio"] = audited.unrepeated ? Json(*audited.unrepeated) : Json(nullptr);
+  block["spoilt_ratio"] = audited.spoilt ? Json(*audited.spoilt) : Json(nullptr);
   last = fixture.name;
   return block;
 }
@@ -219,45 +216,6 @@ bool Runner::take_samples(FixtureState& state, const Step& step, RoundResult& re
   return true;
 }
 
-/// Why the times of a round cannot be those of its work; empty where they can.
-std::string Runner::judge_times(const FixtureState& state, const RoundResult& result) {
-  const auto mode = state.fixture->mode;
-  const auto& info = state.device->info();
-  const auto work = state.fixture->family->work(state.fixture->problem);
-  if (info.is_host) return {};
-  if (mode == TimingMode::event_cold)
-    return work.ceiling_of ? std::string{}
-                           : faster_than_memory(work, result.median_us, info.peak_gbytes_per_s, info.l2_bytes);
-  const char* alone = mode == TimingMode::batch   ? "span_1_us"
-                      : mode == TimingMode::graph ? "replay_latency_us"
-                                                  : nullptr;
-  const auto floor = floors_.find({state.device, mode});
-  if (alone == nullptr || floor == floors_.end() || !floor->second.sampler) return {};
-  const auto kernels = result.samples.figures.find("kernel_nodes");
-  return too_good_for_one({.each_us = result.median_us,
-                           .alone_us = statistics::median(result.samples.parts.at(alone)),
-                           .floor_alone_us = floor->second.parts_us.at(alone),
-                           .kernels = kernels == result.samples.figures.end() ? 1 : static_cast<int>(kernels->second)});
-}
-
-/// What batches and graphs of the same operation took, against what its kernels took by the profiler.
-std::string Runner::judge_by_kernels(const FixtureState& state, const RoundResult& result) {
-  auto& measured = each_us_[state.subject()];
-  const auto mode = state.fixture->mode;
-  if (mode == TimingMode::batch || mode == TimingMode::graph) measured[mode].push_back(result.median_us);
-  if (mode != TimingMode::kernel) return {};
-  for (const auto each : {TimingMode::batch, TimingMode::graph}) {
-    const auto found = measured.find(each);
-    if (found == measured.end()) continue;
-    const auto why = too_good_for_one({.each_us = statistics::median(found->second),
-                                       .alone_us = statistics::median(result.samples.parts.at("busy_us")),
-                                       .floor_alone_us = 0,
-                                       .kernels = static_cast<int>(result.samples.kernels.size())});
-    if (!why.empty()) return fmt::format("mode {}, by its kernels' durations: {}", to_string(each), why);
-  }
-  return {};
-}
-
 RoundResult Runner::measure(FixtureState& state, const Step& step) {
   auto& device = *state.device;
   const auto& fixture = *state.fixture;
@@ -286,8 +244,7 @@ RoundResult Runner::measure(FixtureState& state, const Step& step) {
   if (!(result.median_us > 0))
     throw std::runtime_error{fmt::format("the median of {} samples is {} us: the operation is too short for this mode",
                                          samples.us.size(), result.median_us)};
-  for (const auto& why : {judge_times(state, result), judge_by_kernels(state, result)})
-    if (!why.empty()) throw WrongError{fmt::format("round {}: {}", step.round, why)};
+  judge_times(state, step, result);
   const auto count = static_cast<double>(samples.us.size());
   const bool counts_gates =
       !device.info().is_host && fixture.mode != TimingMode::batch && fixture.mode != TimingMode::host;
@@ -305,9 +262,7 @@ RoundResult Runner::measure(FixtureState& state, const Step& step) {
   if (floor && result.median_us < floor_factor * *floor) flags.push_back(flag::floor_dominated);
   if (!state.fixture->variant->counter_example.empty()) flags.push_back(flag::counter_example);
   if (state.settings_set_back) flags.push_back(flag::persisting_l2_denied);
-  const auto& repetition = session_->repetition[state.subject()];
-  if (fixture.mode != TimingMode::event_cold && (repetition.unrepeated.value_or(1) > 1 + notable_unrepeated ||
-                                                 repetition.spoilt.value_or(1) > 1 + notable_spoilt))
+  if (fixture.mode != TimingMode::event_cold && session_->audited[state.subject()].gains_by_repetition())
     flags.push_back(flag::gains_by_repetition);
 
   auto& block = result.block;

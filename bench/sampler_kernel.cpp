@@ -15,7 +15,7 @@ namespace {
 
 constexpr int untraced_samples = 10;
 constexpr double tolerated_change = 0.05;
-constexpr std::uint64_t untimed_mark = std::uint64_t{1} << 62U;  // of calls that are the operation's and not timed
+constexpr std::uint64_t untimed_mark = std::uint64_t{1} << 62U;  // and above: calls that are not timed
 
 }  // namespace
 
@@ -42,7 +42,7 @@ void KernelSampler::open() {
 
 void KernelSampler::sample(Samples& out, const Hooks& hooks) {
   call(hooks.spoil);
-  device_.trace_mark(untimed_mark);
+  device_.trace_mark(untimed_mark + pending_.size());
   device_.submit(launch_);
   device_.trace_mark(0);
   pending_.push_back({&out, 0});

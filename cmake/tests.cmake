@@ -19,6 +19,9 @@ mage_glob(mage_test_files "test/*_test.cpp")
 mage_glob(mage_test_support_files "test/support/*.cpp")
 mage_glob(mage_python_tests "test/*_test.py")
 
+# What tests admit is remembered in the build, and not for the user.
+set(mage_test_environment "XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/test/cache")
+
 # The support files hold main(), so they are objects of every test program.
 mage_object_library(mage_test_support ${mage_test_support_files})
 target_include_directories(mage_test_support PUBLIC "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/test")
@@ -44,7 +47,10 @@ foreach(file IN LISTS mage_test_files)
     # A test a program: to start a sanitized one costs more than most of its tests.
     add_test(NAME ${name} COMMAND ${name} --gtest_brief=1 WORKING_DIRECTORY "${PROJECT_BINARY_DIR}")
     # All of some program's tests may be of CUDA, which is not in this build.
-    set_tests_properties(${name} PROPERTIES TIMEOUT 600 SKIP_REGULAR_EXPRESSION "no test matched the filter")
+    set_tests_properties(
+      ${name}
+      PROPERTIES TIMEOUT 600 SKIP_REGULAR_EXPRESSION "no test matched the filter" ENVIRONMENT "${mage_test_environment}"
+    )
     continue()
   endif()
 
@@ -60,12 +66,17 @@ foreach(file IN LISTS mage_test_files)
     WORKING_DIRECTORY
     "${PROJECT_BINARY_DIR}"
   )
-  gtest_discover_tests(${name} ${discovery} TEST_FILTER "-${gpu_suites}" PROPERTIES TIMEOUT 600)
+  gtest_discover_tests(
+    ${name}
+    ${discovery}
+    TEST_FILTER "-${gpu_suites}"
+    PROPERTIES TIMEOUT 600 ENVIRONMENT "${mage_test_environment}"
+  )
   gtest_discover_tests(
     ${name}
     ${discovery}
     TEST_FILTER "${gpu_suites}"
-    PROPERTIES TIMEOUT 600 LABELS gpu RESOURCE_LOCK gpu
+    PROPERTIES TIMEOUT 600 LABELS gpu RESOURCE_LOCK gpu ENVIRONMENT "${mage_test_environment}"
   )
 endforeach()
 
@@ -81,9 +92,12 @@ if(MAGE_PYTHON)
   foreach(file IN LISTS mage_python_tests)
     get_filename_component(name "${file}" NAME_WE)
     add_test(NAME "python.${name}" COMMAND "${MAGE_PYTHON}" -B "${file}" WORKING_DIRECTORY "${PROJECT_BINARY_DIR}")
-    set_tests_properties("python.${name}" PROPERTIES TIMEOUT 600 SKIP_REGULAR_EXPRESSION "OK \\(skipped=")
+    set_tests_properties(
+      "python.${name}"
+      PROPERTIES TIMEOUT 600 SKIP_REGULAR_EXPRESSION "OK \\(skipped=" ENVIRONMENT "${mage_test_environment}"
+    )
     if(TARGET mage_bench)
-      set_property(TEST "python.${name}" PROPERTY ENVIRONMENT "MAGE_BENCH_EXECUTABLE=$<TARGET_FILE:mage_bench>")
+      set_property(TEST "python.${name}" APPEND PROPERTY ENVIRONMENT "MAGE_BENCH_EXECUTABLE=$<TARGET_FILE:mage_bench>")
     endif()
   endforeach()
 elseif(mage_python_tests)

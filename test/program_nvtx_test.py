@@ -46,9 +46,9 @@ class Nvtx(ProgramTest):
         for fixture in HOST_NAMES:
             phases = [[phase for phase in inside if phase != "settle"] for name, inside in ranges if name == fixture]
             self.assertEqual((phases[0], phases[-1], len(phases)), (["verify"], ["verify"], 6))
-            for inside in phases[1:-1]:  # three samples that count; the checked one comes before one of them
-                self.assertEqual(sorted(inside), ["samples"] * 3 + ["verify"])
-                self.assertEqual(inside[-1], "samples")
+            for inside in phases[1:-1]:  # an audit, then three samples that count, and a check behind one of them
+                self.assertEqual(sorted(inside), ["samples"] * 3 + ["verify"] * 2)
+                self.assertEqual(inside[:2], ["verify", "samples"])
             for name, inside in ranges:
                 if name == fixture and "settle" in inside:
                     self.assertLess(inside.index("settle"), inside.index("samples"), "the clock settles before a round")

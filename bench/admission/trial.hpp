@@ -3,11 +3,13 @@
 // problems at the edge of memory, calls that follow each other, calls at the same time, and thousands of calls.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mage_bench/case.hpp"
@@ -18,10 +20,9 @@ namespace mage {
 
 struct TrialVerdict {
   Status status = Status::ok;
-  std::string reason;        ///< empty where it is ok
-  std::string lacking;       ///< what could not be looked at here, and why; empty where all was
-  int problems = 0;          ///< that it was tried on
-  bool device_lost = false;  ///< the process can try nothing else on it
+  std::string reason;   ///< empty where it is ok
+  std::string lacking;  ///< what could not be looked at here, and why; empty where all was
+  int problems = 0;     ///< that it was tried on
 };
 
 /// Problems and their oracles, made once for all variants of a family.
@@ -31,12 +32,12 @@ class TrialProblems {
   /// Test problems of at most so many bytes that the variant accepts; the smallest that it accepts where there is none.
   [[nodiscard]] std::vector<AnyProblem> accepted(const VariantInfo& variant, std::size_t most_bytes) const;
   /// With a variation.
-  [[nodiscard]] const Oracle& oracle(const AnyProblem& problem);
+  [[nodiscard]] const Oracle& oracle(const AnyProblem& problem, std::uint32_t input_epoch = 0);
   [[nodiscard]] const Family& family() const { return family_; }
 
  private:
   const Family& family_;
-  std::map<std::string, std::unique_ptr<Oracle>> oracles_;
+  std::map<std::pair<std::string, std::uint32_t>, std::unique_ptr<Oracle>> oracles_;  ///< by problem and epoch
 };
 
 /// `at` is told what comes next, so that whoever waits knows where a process was when it died.

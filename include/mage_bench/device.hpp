@@ -96,8 +96,12 @@ class Trials {
   virtual void scratch_at_border(Border /*border*/) {}
   /// Memory that host and device both read and write. Released by Device::deallocate.
   [[nodiscard]] virtual void* allocate_shared(std::size_t bytes) = 0;
-  /// `calls` of each, at the same time as far as the device can: on two streams, or by two threads. Waits.
-  virtual void run_together(Launch& one, Launch& other, int calls) = 0;
+  struct Calls {
+    Launch& launch;
+    int count;
+  };
+  /// At the same time as far as the device can: on two streams, or by two threads. Waits.
+  virtual void run_together(const Calls& one, const Calls& other) = 0;
   /// As Device::checksum, without waiting for what was enqueued before.
   [[nodiscard]] virtual std::uint64_t checksum_meanwhile(const void* from, std::size_t bytes) = 0;
 

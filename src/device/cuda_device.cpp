@@ -231,7 +231,7 @@ class CudaDevice final : public Device, private CacheExperiments, private Trials
   void trace_start() override { trace_.start(); }
   void trace_mark(std::uint64_t mark) override { trace_.mark(mark); }
   [[nodiscard]] std::vector<KernelRecord> trace_stop() override {
-    synchronize();
+    wait_idle();  // a kernel that was left running elsewhere has its times, too
     return trace_.stop();
   }
 
@@ -334,15 +334,15 @@ class CudaDevice final : public Device, private CacheExperiments, private Trials
     shared_.insert(memory);
     return memory;
   }
-  void run_together(Launch& one, Launch& other, int calls) override {
+  void run_together(const Calls& one, const Calls& other) override {
     wait_idle();
-    constexpr uint64 hold_ns = 200'000;  // both are enqueued before either begins
+    constexpr uint64 hold_ns = 1'500'000;  // both are enqueued before either begins
     auto* const first = streams_[0].get();
     auto* const second = streams_[1].get();
     for (auto* stream : {first, second}) harness::launch_delay(hold_ns, stream);
-    for (int i = 0; i < calls; ++i) {
-      one(StreamHandle{first});
-      other(StreamHandle{second});
+    for (int i = 0; i < std::max(one.count, other.count); ++i) {
+      if (i < one.count) one.launch(StreamHandle{first});
+      if (i < other.count) other.launch(StreamHandle{second});
     }
     check(cudaGetLastError(), "a kernel launch");
     wait_idle();
@@ -368,7 +368,6 @@ class CudaDevice final : public Device, private CacheExperiments, private Trials
     inspect(nothing, {});
     judge({scratch_, DType::i32, 1, reinterpret_cast<double*>(scratch_), reinterpret_cast<float*>(scratch_), 0}, 0);
     harness::launch_amend(nullptr, nullptr, nullptr, 0, 1, stream_);
-    harness::launch_demote(flush_, 128, 1, stream_);
     static_cast<void>(findings());
     static_cast<void>(probe_clock());
     spin(StreamHandle{stream_}, {});

@@ -193,13 +193,6 @@ __global__ void mage_harness_amend(double* value, float* bound, const Amendment*
   }
 }
 
-__global__ void mage_harness_demote(const unsigned char* from, std::size_t lines) {
-#if __CUDA_ARCH__ >= 800
-  for (std::size_t i = first_index(); i < lines; i += index_stride())
-    asm volatile("applypriority.global.L2::evict_normal [%0], 128;" ::"l"(from + 128 * i) : "memory");
-#endif
-}
-
 __global__ void mage_harness_clock_probe(uint64 nanoseconds, uint64* out) {
   const uint64 begin_ns = globaltimer_ns();
   const uint64 begin_cycles = cycles();
@@ -267,10 +260,6 @@ void launch_judge(const Judged& output, uint32 tag, Findings* findings, int bloc
 void launch_amend(double* value, float* bound, const Amendment* amendments, std::size_t count, int blocks,
                   cudaStream_t stream) {
   mage_harness_amend<<<blocks, threads, 0, stream>>>(value, bound, amendments, count);
-}
-
-void launch_demote(const void* from, std::size_t bytes, int blocks, cudaStream_t stream) {
-  mage_harness_demote<<<blocks, threads, 0, stream>>>(static_cast<const unsigned char*>(from), bytes / 128);
 }
 
 void launch_clock_probe(uint64 nanoseconds, uint64* out, cudaStream_t stream) {

@@ -32,8 +32,6 @@ void launch_inspect_fill(const void* from, uint32 pattern, std::size_t bytes, ui
 void launch_judge(const Judged& output, uint32 tag, Findings* findings, int blocks, cudaStream_t stream);
 void launch_amend(double* value, float* bound, const Amendment* amendments, std::size_t count, int blocks,
                   cudaStream_t stream);
-/// Ends the L2 priority that an operation may have given to lines: they count as lines of ordinary accesses.
-void launch_demote(const void* from, std::size_t bytes, int blocks, cudaStream_t stream);
 /// Spins for `nanoseconds` and writes {cycles of %clock64, nanoseconds of %globaltimer} to out[0..1].
 void launch_clock_probe(uint64 nanoseconds, uint64* out, cudaStream_t stream);
 

@@ -256,17 +256,17 @@ class HostDevice final : public Device, private Trials {
     return pointer;
   }
   [[nodiscard]] void* allocate_shared(std::size_t bytes) override { return allocate(bytes); }
-  void run_together(Launch& one, Launch& other, int calls) override {
+  void run_together(const Calls& one, const Calls& other) override {
     std::exception_ptr error;
     std::thread beside{[&] {
       try {
-        for (int i = 0; i < calls; ++i) other(StreamHandle{});
+        for (int i = 0; i < other.count; ++i) other.launch(StreamHandle{});
       } catch (...) {
         error = std::current_exception();
       }
     }};
     try {
-      for (int i = 0; i < calls; ++i) one(StreamHandle{});
+      for (int i = 0; i < one.count; ++i) one.launch(StreamHandle{});
     } catch (...) {
       beside.join();
       throw;

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials before a variant is measured: when they take place, what is remembered of them, and their own process."""
+
+import json
+import unittest
+
+from program_support import HOST, ProgramTest, environment
+
+VARIANTS = ["copy/cpu_v00_memcpy", "copy/reference"]
+
+
+class Admission(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.cache = self.folder / "admitted.jsonl"
+
+    def admissions(self, *flags, store):
+        done = self.measure(f"--mage_admission_cache={self.cache}", *flags, store=store)
+        return {entry["variant"]: entry for entry in done["mage"]["admissions"]}
+
+    def test_what_was_admitted_is_remembered_by_its_machine_code(self):
+        first = self.admissions(store="first.json")
+        self.assertEqual(sorted(first), VARIANTS)
+        for entry in first.values():
+            self.assertEqual((entry["status"], entry["reason"], entry["remembered"]), ("ok", None, False))
+            self.assertGreater(entry["wall_s"], 0)
+            self.assertRegex(entry["code_sha256"], "^[0-9a-f]{64}$")
+        lines = [json.loads(line) for line in self.cache.read_text().splitlines()]
+        self.assertEqual(sorted(line["variant"] for line in lines), VARIANTS)
+        again = self.admissions(store="again.json")
+        self.assertTrue(all(entry["remembered"] for entry in again.values()))
+        self.assertEqual(len(self.cache.read_text().splitlines()), 2, "it is written down once")
+
+    def test_a_damaged_memory_remembers_what_is_whole(self):
+        self.admissions(store="first.json")
+        whole, cut = self.cache.read_text().splitlines()
+        remembered = json.loads(whole)["variant"]
+        self.cache.write_text(f"\x00\xff[1]\nnull\n{{}}\n{whole}\n{cut[: len(cut) // 2]}")
+        again = self.admissions(store="again.json")
+        self.assertEqual([name for name, entry in again.items() if entry["remembered"]], [remembered])
+
+    def test_other_machine_code_is_tried_again(self):
+        self.admissions(store="first.json")
+        self.cache.write_text(self.cache.read_text().replace('"key":"', '"key":"0'))
+        self.assertFalse(any(entry["remembered"] for entry in self.admissions(store="again.json").values()))
+
+    def test_without_a_memory_every_run_tries(self):
+        for store in ("first.json", "again.json"):
+            done = self.measure("--mage_admission_cache=none", store=store)
+            self.assertFalse(any(entry["remembered"] for entry in done["mage"]["admissions"]))
+
+    def test_a_memory_that_cannot_be_written_costs_no_measurement(self):
+        self.cache = self.folder / "first.json" / "below_a_file"
+        (self.folder / "first.json").write_text("{}")
+        flags = [f"--benchmark_filter={HOST}", "--mage_rounds=1", "--mage_samples=1", "--benchmark_out=store.json"]
+        done = self.expect(0, *flags, f"--mage_admission_cache={self.cache}")
+        self.assertIn("admissions cannot be remembered: ", done.stderr)
+        self.assertIn("name another file with --mage_admission_cache", done.stderr)
+        self.load("store.json")
+
+    def test_the_memory_is_a_users_and_no_checkouts(self):
+        env = environment(XDG_CACHE_HOME=str(self.folder / "cache"))
+        self.measure(env=env)
+        self.assertIn("cache/mage_bench/admitted.jsonl", self.files())
+
+    def test_a_trial_prints_what_it_tries_and_its_verdict(self):
+        done = self.expect(0, f"--mage_try={','.join(VARIANTS)}")
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        verdicts = [line for line in lines if "status" in line]
+        self.assertEqual([line["variant"] for line in verdicts], VARIANTS)
+        self.assertTrue(all(line["status"] == "ok" and line["problems"] > 1 for line in verdicts), verdicts)
+        self.assertTrue(any("two at the same time" in line.get("at", "") for line in lines))
+
+    def test_a_trial_of_what_is_not_there_is_a_usage_error(self):
+        for name in ("copy", "copy/none", "none/reference", "copy/reference/64x1024", ""):
+            with self.subTest(name=name):
+                done = self.bench(f"--mage_try={name}")
+                self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+                self.assertIn("--mage_try", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
