@@ -394,7 +394,10 @@ class Views(CompareTest):
         ]
         write(self.folder, "s.json", store(pair))
         self.assertEqual(
-            [(row["variant"], row["word"]) for row in self.rows(0, "s.json", "--ranking", "--alpha=0.2", "--claim_alpha=0.2")],
+            [
+                (row["variant"], row["word"])
+                for row in self.rows(0, "s.json", "--ranking", "--alpha=0.2", "--claim_alpha=0.2")
+            ],
             [("v01_a", "best"), ("v00_a", "slower")],
         )
 

@@ -33,12 +33,6 @@ void throw_cuda_error(cudaError_t error, const char* what, std::source_location 
 
 namespace {
 
-constexpr std::array limits{std::pair{cudaLimitStackSize, "stack_size"},
-                            std::pair{cudaLimitPrintfFifoSize, "printf_fifo_size"},
-                            std::pair{cudaLimitMallocHeapSize, "malloc_heap_size"},
-                            std::pair{cudaLimitMaxL2FetchGranularity, "max_l2_fetch_granularity"},
-                            std::pair{cudaLimitPersistingL2CacheSize, "persisting_l2_cache_size"}};
-
 class CudaDevice final : public Device, private CacheExperiments, private Trials {
  public:
   explicit CudaDevice(int index) : index_{index}, borders_{index} {
@@ -237,24 +231,8 @@ class CudaDevice final : public Device, private CacheExperiments, private Trials
 
   void place_scratch(std::uint64_t seed) override { arena_.place(seed); }
   [[nodiscard]] std::vector<std::size_t> scratch_offsets() const override { return arena_.offsets(); }
-  [[nodiscard]] std::vector<DeviceSetting> settings() const override {
-    std::vector<DeviceSetting> found;
-    for (const auto& [limit, name] : limits) {
-      std::size_t value = 0;
-      if (cudaDeviceGetLimit(&value, limit) == cudaSuccess) found.push_back({name, value});
-      static_cast<void>(cudaGetLastError());  // not every device has all of them
-    }
-    int device = 0;
-    check(cudaGetDevice(&device), "cudaGetDevice");
-    found.push_back({"current_device", static_cast<std::size_t>(device)});
-    return found;
-  }
-  void set_back(const std::vector<DeviceSetting>& settings) override {
-    check(cudaSetDevice(index_), "cudaSetDevice");
-    for (const auto& setting : settings)
-      for (const auto& [limit, name] : limits)
-        if (setting.name == name) check(cudaDeviceSetLimit(limit, setting.value), "cudaDeviceSetLimit");
-  }
+  [[nodiscard]] std::vector<DeviceSetting> settings() const override { return cuda_settings(); }
+  void set_back(const std::vector<DeviceSetting>& settings) override { set_cuda_settings(index_, settings); }
   [[nodiscard]] Trials* trials() override { return this; }
 
   void profiler_start() override { static_cast<void>(cudaProfilerStart()); }

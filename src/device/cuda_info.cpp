@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda_info.hpp"
 
+#include <array>
 #include <cstdio>
+#include <utility>
 
 #include "mage_bench/cuda.hpp"
 
 namespace mage {
 namespace {
+
+constexpr std::array limits{std::pair{cudaLimitStackSize, "stack_size"},
+                            std::pair{cudaLimitPrintfFifoSize, "printf_fifo_size"},
+                            std::pair{cudaLimitMallocHeapSize, "malloc_heap_size"},
+                            std::pair{cudaLimitMaxL2FetchGranularity, "max_l2_fetch_granularity"},
+                            std::pair{cudaLimitPersistingL2CacheSize, "persisting_l2_cache_size"}};
 
 std::string version_text(int encoded) {
   return std::to_string(encoded / 1000) + "." + std::to_string(encoded % 1000 / 10);
@@ -58,6 +66,26 @@ DeviceInfo describe_cuda_device(int device) {
                 {"cuda_driver_api", version_text(driver)},
                 {"cuda_runtime", version_text(runtime)}};
   return info;
+}
+
+std::vector<DeviceSetting> cuda_settings() {
+  std::vector<DeviceSetting> found;
+  for (const auto& [limit, name] : limits) {
+    std::size_t value = 0;
+    if (cudaDeviceGetLimit(&value, limit) == cudaSuccess) found.push_back({name, value});
+    static_cast<void>(cudaGetLastError());  // not every device has all of them
+  }
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  found.push_back({"current_device", static_cast<std::size_t>(device)});
+  return found;
+}
+
+void set_cuda_settings(int device, const std::vector<DeviceSetting>& settings) {
+  check(cudaSetDevice(device), "cudaSetDevice");
+  for (const auto& setting : settings)
+    for (const auto& [limit, name] : limits)
+      if (setting.name == name) check(cudaDeviceSetLimit(limit, setting.value), "cudaDeviceSetLimit");
 }
 
 }  // namespace mage
