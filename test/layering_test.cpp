@@ -128,7 +128,8 @@ std::string objection(const std::string& path, const Include& include) {
   }
 
   if (path.starts_with("test/exploits/"))  // variants
-    return starts_with_any(target, {"reference/"}) ? "kernel and oracle live apart so that they cannot share a bug" : "";
+    return starts_with_any(target, {"reference/"}) ? "kernel and oracle live apart so that they cannot share a bug"
+                                                   : "";
 
   if (starts_with_any(path, {"bench/", "tools/", "test/"})) {
     if (starts_with_any(target, {"kernels/", "reference/"}))

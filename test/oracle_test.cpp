@@ -108,7 +108,8 @@ TEST_P(OracleTest, NewInputsHaveNoVariationUntilTheyAreVaried) {
 
 std::vector<std::string> names() {
   std::vector<std::string> all;
-  for (const auto* family : families()) all.emplace_back(family->name());
+  for (const auto* family : families())
+    if (family->parse("64x1024")) all.emplace_back(family->name());  // the problems of `ceiling` have other names
   return all;
 }
 

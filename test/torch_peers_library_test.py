@@ -47,12 +47,17 @@ class Arguments(unittest.TestCase):
             ("timer_graph", (None, one, one), "graph is null"),
             ("timer_graph", (None, None, one), "kernel_nodes is null"),
             ("timer_graph", (None, one, None), "other_nodes is null"),
-            ("timer_graph_renew", (None,), "graph is null"),
             ("timer_graph_replay", (None,), "graph is null"),
         ):
             result = getattr(library.raw, f"mage_{name}")(*arguments)
             self.assertIn(result, (1, None), name)
             self.assertEqual(str(library.error()), f"mage_{name}: {says}")
+
+    def test_scratch_is_placed_on_a_device_only(self):
+        library = timer.Library(LIBRARY)
+        for name, arguments in (("place_scratch", (1,)), ("scratch_offsets", ()), ("sweep", ())):
+            self.assertIn(getattr(library.raw, f"mage_timer_{name}")(*arguments), (1, None))
+            self.assertEqual(str(library.error()), f"mage_timer_{name}: call mage_timer_open first")
 
     def test_a_wrong_problem_is_said_beside_a_right_one(self):
         library = timer.Library(LIBRARY)

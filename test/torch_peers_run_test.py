@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole runs of tools/torch_peers.py with PyTorch on the CPU and a made-up clock; our side through the library."""
+"""The pilot, and whole runs of tools/torch_peers.py with PyTorch on the CPU and a made-up clock; our side through the
+library."""
 
 import contextlib
 import itertools
@@ -28,7 +29,7 @@ class MadeUpTimer:
 
     def __init__(self, library):
         self.library, self.stream, self.stream_index, self.peak_gbytes_per_s = library, 1, 0, None
-        self.spans = itertools.count(1)
+        self.spans, self.seeds, self.sweeps = itertools.count(1), [], 0
 
     def round(self, number):
         self.stream_index = number % 8
@@ -39,6 +40,15 @@ class MadeUpTimer:
 
     def end(self):
         return 10 + next(self.spans) / 10, True
+
+    def sweep(self):
+        self.sweeps += 1
+
+    def place_scratch(self, seed):
+        self.seeds.append(seed)
+
+    def scratch_offsets(self):
+        return [self.seeds[-1] % 1024 * 256]
 
     def empty(self):
         pass
@@ -54,14 +64,43 @@ class MadeUpGraph:
     kernel_nodes, other_nodes = 1, 0
 
     def __init__(self, operation, count):
+        operation.make_room()
         self.operation, self.kernel_nodes, self.result = operation, count, operation()
-
-    def renew(self):
-        pass
 
     def replay(self):
         for kept, fresh in zip(self.result, self.operation(), strict=True):
             kept.copy_(fresh)
+
+
+class Pilot(unittest.TestCase):
+    def test_a_pilot_turns_its_order_and_is_no_coin_flip(self):
+        taken = []
+
+        class Sampler:
+            warm = False
+
+            def __init__(self, form, us):
+                self.form, self.us = form, us
+
+            def open(self):
+                taken.append([self.form, 0])
+
+            def sample(self, out):
+                taken[-1][1] += 1
+                out.us.append(self.us if len(taken) > 4 else 99)  # what is odd at first does not decide
+
+        for mode in measure.MODES:
+            taken.clear()
+            forms = (("aten", 5.0), ("formula", 4.9996))
+            ready = {form: session.Prepared(form, Sampler(form, us)) for form, us in forms}
+            piloted = mock.MagicMock()
+            pilot_us = session.Session.pilot(piloted, COMPILED, ready, mode)
+            self.assertEqual(pilot_us, {"aten": 5.0, "formula": 5.0})
+            self.assertEqual(piloted.place.call_count, session.PILOT_ROUNDS)
+            many = session.PILOT_SAMPLES[mode]
+            pairs = [["aten", many], ["formula", many]]
+            self.assertEqual(taken, (pairs + pairs[::-1]) * (session.PILOT_ROUNDS // 2))
+            self.assertGreaterEqual(many * session.PILOT_ROUNDS, 20)
 
 
 @unittest.skipUnless(families.torch and LIBRARY.exists(), "needs PyTorch and libmage_launch.so")
@@ -77,7 +116,7 @@ class WholeRun(unittest.TestCase):
         problem = store.choose_problems(LISTED, [family], "^64x1024$")[0]
         steps = timer.steps_of(len(variants), list(modes), 4, "1")
         fixtures = [store.name_of(problem, variant, mode) for variant in variants for mode in modes]
-        arguments = types.SimpleNamespace(modes=list(modes), seed=1, fence=128, event_samples=3, graph_samples=2)
+        arguments = types.SimpleNamespace(modes=list(modes), seed=1, event_samples=3, graph_samples=2)
         clock = MadeUpTimer(timer.Library(LIBRARY))
         journal = store.Journal(BENCH, Path(folder.name) / "run.json")
         probe = store.probe_run(BENCH, "copy/reference/64x1024/host")
@@ -85,6 +124,7 @@ class WholeRun(unittest.TestCase):
         journal.append(store.header_of(probe, {}, {"seed": 1}, plan))
         run = measure.Run(arguments, LISTED, clock, journal, plan)
         floor = timer.EventColdSampler(clock, clock.empty)
+        self.clock = clock
         with contextlib.ExitStack() as stack:
             for what, name, value in (
                 (session, "DEVICE", "cpu"),
@@ -113,6 +153,47 @@ class WholeRun(unittest.TestCase):
         self.assertEqual({row["mage"]["position"] for row in contents["benchmarks"]}, {0, 1})
         for row in contents["mage"]["aggregates"]:
             self.assertNotIn("unverified_after", row["flags"])
+        self.assertEqual(self.clock.sweeps, 4 * 2)  # a group of graph samples
+
+    def test_places_are_drawn_for_each_round_and_scratch_for_each_variant_too(self):
+        variants = [EAGER, self.OURS]
+        _, contents = self.run_with(variants)
+        rows = [row["mage"] for row in contents["benchmarks"]]
+        inputs = {}
+        for row in rows:
+            self.assertEqual(len(row["offsets"]), 3)
+            inputs.setdefault(row["round"], set()).add(tuple(row["offsets"][:2]))
+        self.assertTrue(all(len(places) == 1 for places in inputs.values()), "one place for all variants of a round")
+        self.assertEqual(len(set.union(*inputs.values())), 4)
+        ours = [row for row in rows if row["variant"] == self.OURS.name]
+        self.assertEqual(len({row["offsets"][2] for row in ours}), 4)
+        self.assertEqual(len({row["scratch_offsets"][0] for row in ours}), 4 * 2)
+        self.assertEqual({tuple(row["scratch_offsets"]) for row in rows if row["variant"] == EAGER.name}, {()})
+        again = self.run_with(variants)[1]["benchmarks"]
+        kept = ("offsets", "scratch_offsets")
+        places = [[row["mage"][what] for what in kept] for row in again if row["mage"]["variant"] == self.OURS.name]
+        self.assertEqual(places, [[row[what] for what in kept] for row in ours], "the seed gives the places")
+
+    def test_one_launch_is_bound_at_a_time(self):
+        handles, most, pointers = set(), 0, set()
+        bind, release = session.OurOperation.bind, session.OurOperation.release
+
+        def counting_bind(operation, seed):
+            nonlocal most
+            bind(operation, seed)
+            handles.add(operation.handle)
+            most = max(most, len(handles))
+            pointers.add(operation.results[0].data_ptr())
+
+        def counting_release(operation):
+            handles.discard(operation.handle)
+            release(operation)
+
+        other = store.Variant("mage_cpu_v01_simd", "mage_bench", "c.cpp", library_variant="cpu_v01_simd")
+        with mock.patch.multiple(session.OurOperation, bind=counting_bind, release=counting_release):
+            run, _ = self.run_with([self.OURS, other])
+        self.assertEqual((run.failures, most, handles), (0, 1, set()))
+        self.assertEqual(len(pointers), 1 + 4)  # before the rounds, and in each
 
     def test_compilation(self):
         run, contents = self.run_with([COMPILED, COMPILED_MAX, self.OURS], modes=("event_cold",))
@@ -180,9 +261,9 @@ class WholeRun(unittest.TestCase):
 
         def build(built, variant):
             if variant.library_variant:
-                return [session.OurOperation(built.clock, built.problem, variant, built.inputs, "cpu", 128)]
-            remembered.append(families.FAMILIES["gelu"].eager(*built.inputs.values())[0].clone())
-            return [session.TorchOperation(lambda *_: (remembered[0].clone(),), built.inputs)]
+                return [session.OurOperation(built.clock, built.problem, variant, built.operands)]
+            remembered.append(families.FAMILIES["gelu"].eager(*built.operands.inputs.values())[0].clone())
+            return [session.TorchOperation(lambda *_: (remembered[0].clone(),), built.operands)]
 
         run, contents = self.run_with(variants, build=build)
         self.assertEqual(run.failures, 2)

@@ -142,35 +142,35 @@ cudaStream_t timer_stream() {
   return stream;
 }
 
-/// Instances of a graph that somebody else captured and keeps.
+/// An instance of a graph that somebody else captured.
 class TimedGraph {
  public:
-  explicit TimedGraph(cudaGraph_t graph) : graph_{graph} {
+  explicit TimedGraph(cudaGraph_t graph) {
     std::size_t count = 0;
-    mage::check(cudaGraphGetNodes(graph_, nullptr, &count), "cudaGraphGetNodes");
+    mage::check(cudaGraphGetNodes(graph, nullptr, &count), "cudaGraphGetNodes");
     std::vector<cudaGraphNode_t> nodes(count);
-    mage::check(cudaGraphGetNodes(graph_, nodes.data(), &count), "cudaGraphGetNodes");
+    mage::check(cudaGraphGetNodes(graph, nodes.data(), &count), "cudaGraphGetNodes");
     for (auto* node : nodes) {
       cudaGraphNodeType type{};
       mage::check(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
       (type == cudaGraphNodeTypeKernel ? kernel_nodes : other_nodes) += 1;
     }
-  }
-  void renew() {
-    timer().synchronize();
-    mage::CudaGraphExec fresh;  // made before the old one goes, which would hand on its place
-    mage::check(cudaGraphInstantiate(fresh.put(), graph_, 0), "cudaGraphInstantiate");
-    mage::check(cudaGraphUpload(fresh.get(), timer_stream()), "cudaGraphUpload");
-    instance_ = std::move(fresh);
+    mage::check(cudaGraphInstantiate(instance_.put(), graph, 0), "cudaGraphInstantiate");
+    mage::check(cudaGraphUpload(instance_.get(), timer_stream()), "cudaGraphUpload");
   }
   void replay() { mage::check(cudaGraphLaunch(instance_.get(), timer_stream()), "cudaGraphLaunch"); }
 
   int kernel_nodes = 0, other_nodes = 0;
 
  private:
-  cudaGraph_t graph_;
   mage::CudaGraphExec instance_;
 };
+
+std::string scratch_places() {
+  std::string text;
+  for (const auto offset : timer().scratch_offsets()) text += (text.empty() ? "" : " ") + std::to_string(offset);
+  return text;
+}
 
 }  // namespace
 
@@ -261,6 +261,24 @@ int mage_timer_end(double* span_us, int* held) {
   });
 }
 
+/// Enqueues the sweep that leaves L2 cold and clean.
+int mage_timer_sweep() {
+  return guarded("mage_timer_sweep", [] { timer().flush_l2(); });
+}
+
+/// The places of scratch that launches allocate from now on follow from `seed`. What a launch allocated before
+/// mage_timer_open lies outside of the arena, where cudaMalloc put it.
+int mage_timer_place_scratch(std::uint64_t seed) {
+  return guarded("mage_timer_place_scratch", [seed] { timer().place_scratch(seed); });
+}
+
+/// Bytes from the arena's beginning of each piece of scratch since mage_timer_place_scratch, with spaces between. Null
+/// on failure; good until this thread's next call.
+const char* mage_timer_scratch_offsets() {
+  thread_local std::string text;
+  return guarded("mage_timer_scratch_offsets", [] { text = scratch_places(); }) == 0 ? text.c_str() : nullptr;
+}
+
 /// Enqueues an empty kernel: what stands for nothing in a floor.
 int mage_timer_empty() {
   return guarded("mage_timer_empty", [] {
@@ -278,7 +296,7 @@ int mage_timer_clock(double* sm_mhz) {
   });
 }
 
-/// A cudaGraph_t that stays the caller's and must outlive the handle; renew it before the first replay. Null on
+/// Instantiates a cudaGraph_t, which stays the caller's; memory that its nodes use must outlive the handle. Null on
 /// failure.
 void* mage_timer_graph(void* graph, int* kernel_nodes, int* other_nodes) {
   TimedGraph* opened = nullptr;
@@ -290,11 +308,6 @@ void* mage_timer_graph(void* graph, int* kernel_nodes, int* other_nodes) {
     *other_nodes = opened->other_nodes;
   });
   return opened;
-}
-
-/// Instantiates it anew, as every round does.
-int mage_timer_graph_renew(void* graph) {
-  return guarded("mage_timer_graph_renew", [&] { static_cast<TimedGraph*>(given(graph, "graph"))->renew(); });
 }
 
 int mage_timer_graph_replay(void* graph) {

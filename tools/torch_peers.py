@@ -83,12 +83,6 @@ def pattern(text: str) -> str:
     return text
 
 
-def multiple_of_four(text: str) -> int:
-    if not re.fullmatch("[0-9]{1,7}", text) or int(text) % 4:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a multiple of 4 from 0 to 9999996")
-    return int(text)
-
-
 def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
@@ -111,12 +105,11 @@ def parse_arguments():
     parser.add_argument("--rounds", type=count(1000), help="[at least 10, a whole number of balanced designs]")
     parser.add_argument("--event_samples", type=count(99999), default=25, help="a round [%(default)s]")
     parser.add_argument("--graph_samples", type=count(99999), default=8, help="a round [%(default)s]")
-    parser.add_argument("--seed", type=count(99999), default=1, help="of the inputs and the order [%(default)s]")
+    parser.add_argument(
+        "--seed", type=count(99999), default=1, help="of the inputs, the order and the places [%(default)s]"
+    )
     parser.add_argument("--bench", type=absolute, default=ROOT / "build/gpu/mage_bench")
     parser.add_argument("--library", type=absolute, default=ROOT / "build/gpu/libmage_launch.so")
-    parser.add_argument(
-        "--fence", type=multiple_of_four, default=families.FENCE, help="elements around an operand [%(default)s]"
-    )
     parser.add_argument(
         "--compile_cache", type=path, help="folder in which torch.compile keeps what it made [none kept]"
     )
@@ -197,7 +190,6 @@ def options_of(arguments, planned) -> dict:
         "seed": arguments.seed,
         "device": 0,
         "balanced": not unbalanced(planned),
-        "fence": arguments.fence,
     }
 
 

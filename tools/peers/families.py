@@ -20,7 +20,6 @@ except (ImportError, OSError) as error:  # OSError: a library that it needs is n
 U = 2.0**-24
 TINY = 2.0**-149  # FP32's step at 0, which no bound can go below
 EPS = 1e-5
-FENCE = 128  # elements before and behind an operand, as src/core/case.cpp has them
 SQRT_HALF = math.sqrt(0.5)
 
 
@@ -34,6 +33,9 @@ class Family:
     compiled: dict[str, Callable]  # forms to hand to torch.compile: in each mode the fastest in a pilot is measured
     expected: Callable  # of FP64 inputs: a list of (value, bound)
     derive: Callable | None = None  # sets inputs that follow from others, in place
+
+    def output_shapes(self, rows: int, cols: int) -> dict[str, tuple[int, ...]]:
+        return {name: shape_of(kind, rows, cols) for name, kind in self.outputs.items()}
 
 
 def _gelu(x, bias):
@@ -185,28 +187,15 @@ def shape_of(kind: str, rows: int, cols: int) -> tuple[int, ...]:
     return {"matrix": (rows, cols), "row": (cols,), "column": (rows, 1)}[kind]
 
 
-def fenced(shape: tuple[int, ...], device: str, fence: int):
-    """Memory placed as mage_bench places an operand: between two fences of so many elements. A tensor by itself ends
-    where the next begins, so that neighbours of 2^k bytes lie 2^k bytes apart."""
-    elements = math.prod(shape)
-    return torch.empty(elements + 2 * fence, device=device)[fence : fence + elements].view(shape)
-
-
-def make_inputs(family: Family, rows: int, cols: int, seed: int, device: str, fence: int = FENCE) -> dict:
+def make_inputs(family: Family, rows: int, cols: int, seed: int, device: str) -> dict:
     generator = torch.Generator(device=device).manual_seed(seed)
     inputs = {
-        name: fenced(shape_of(kind, rows, cols), device, fence).normal_(generator=generator)
+        name: torch.empty(shape_of(kind, rows, cols), device=device).normal_(generator=generator)
         for name, kind in family.inputs.items()
     }
     if family.derive:
         family.derive(**inputs)
     return inputs
-
-
-def make_outputs(family: Family, rows: int, cols: int, device: str, fence: int = FENCE) -> dict:
-    return {
-        name: fenced(shape_of(kind, rows, cols), device, fence).fill_(math.nan) for name, kind in family.outputs.items()
-    }
 
 
 def expect(family: Family, inputs: dict) -> list:

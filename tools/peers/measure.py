@@ -9,6 +9,7 @@ from collections import Counter
 
 from peers import say, store, timer
 from peers.families import torch
+from peers.operations import EmptyOperation, capture
 from peers.session import Session, WrongError
 
 MODES = ("event_cold", "graph")
@@ -19,7 +20,7 @@ class Run:
 
     def __init__(self, arguments, listed, clock, journal, plan):
         self.arguments, self.listed, self.clock, self.journal, self.plan = arguments, listed, clock, journal, plan
-        self.modes, self.seed, self.fence = arguments.modes, arguments.seed, arguments.fence
+        self.modes, self.seed = arguments.modes, arguments.seed
         self.samples = {"event_cold": arguments.event_samples, "graph": arguments.graph_samples}
         self.fixtures = {name: index for index, name in enumerate(plan["fixtures"])}
         self.streams, self.seconds, self.failures, self.sequence = {}, Counter(), 0, 0
@@ -63,7 +64,10 @@ class Run:
         gc.collect()
         gc.disable()  # a collection in a sample would outlast the delay
         try:
-            working = self.rounds(session, variants, working, steps, rounds)
+            # Inductor's kernels rely on pointers that are multiples of 16 bytes. All places are multiples of 256, so
+            # what was compiled for one serves the others; should it ever not, that must not pass for a time.
+            with torch.compiler.set_stance("fail_on_recompile"):
+                working = self.rounds(session, variants, working, steps, rounds)
         finally:
             gc.enable()
         self.clock.round(0)
@@ -119,9 +123,12 @@ class Run:
         for number, mode, index in steps:
             variant = variants[index]
             if block != (number, mode):
+                begins = block is None or block[0] != number
                 block = (number, mode)
                 self.clock.round(number)
-                with torch.cuda.stream(self.torch_stream()):
+                with torch.no_grad(), torch.cuda.stream(self.torch_stream()):
+                    if begins:
+                        session.place(number)
                     floor_us = self.floor(session.problem, mode, number)
             if (variant.name, mode) not in session.prepared:
                 continue
@@ -151,8 +158,7 @@ class Run:
                 self.floor_samplers[mode] = self.floor_sampler(mode)
             sampler, samples = self.floor_samplers[mode], timer.Samples()
             sampler.open()
-            for _ in range(timer.FLOOR_SAMPLES[mode]):
-                sampler.sample(samples)
+            timer.take(self.clock, sampler, timer.FLOOR_SAMPLES[mode], samples)
             median_us = statistics.median(samples.us)
         entry = {"kind": "floor", "device": "cuda", "mode": mode, "problem": f"{problem.family}/{problem.name}"}
         self.journal.append(
@@ -163,28 +169,27 @@ class Run:
     def floor_sampler(self, mode: str):
         if mode == "event_cold":
             return timer.EventColdSampler(self.clock, self.clock.empty)
-        count = timer.graph_operations(0)
-        graphs = []
-        for operations in (1, count):
-            captured = torch.cuda.CUDAGraph(keep_graph=True)
-            with torch.cuda.graph(captured, stream=self.torch_stream(), capture_error_mode="thread_local"):
-                for _ in range(operations):
-                    self.clock.empty()
-            graphs.append(timer.GraphInstance(self.clock, captured, ()))
-        return timer.GraphSampler(self.clock, *graphs, count)
+        empty = EmptyOperation(self.clock)
+        return timer.GraphSampler(
+            self.clock, lambda count: capture(self.clock, self.torch_stream(), empty, count), timer.graph_operations(0)
+        )
 
     def sample(self, session, variant, mode: str, number: int, rounds: int, floor_us: float) -> dict:
         problem, ready, samples = session.problem, session.prepared[variant.name, mode], timer.Samples()
-        with self.spent("settling"):
-            settled = self.clock.settle()
-            ready.sampler.open()
-            before = self.clock.clock_mhz()
-        begin = time.perf_counter()
-        with self.spent("samples"):
-            for _ in range(self.samples[mode]):
-                ready.sampler.sample(samples)
-        end = time.perf_counter()
-        after = self.clock.clock_mhz()
+        with session.placed(ready.operation, variant, mode, number):
+            with self.spent("opening"):
+                ready.sampler.open()
+            with self.spent("settling"):
+                settled = self.clock.settle()
+                before = self.clock.clock_mhz()
+                timer.warm_up(self.clock, ready.sampler)
+            begin = time.perf_counter()
+            with self.spent("samples"):
+                for _ in range(self.samples[mode]):
+                    ready.sampler.sample(samples)
+            end = time.perf_counter()
+            after = self.clock.clock_mhz()
+            places = ready.operation.places(ready.sampler.results())
         flags = store.flags_of(statistics.median(samples.us), samples, floor_us, settled, (before, after))
         listed = store.of_variant(self.listed, problem, variant.library_variant)
         if listed.get("counter_example"):
@@ -194,6 +199,7 @@ class Run:
             "form": ready.operation.form,
             "pilot_us": ready.pilot_us,
             "inputs_sha256": session.inputs_sha256,
+            **places,
             "round": number,
             "rounds": rounds,
             "samples_asked": self.samples[mode],

@@ -17,7 +17,7 @@ from pathlib import Path
 import output
 
 SCHEMA = "mage_bench/store/1"
-PROTOCOL = 1  # no sweep before warm samples (docs/peers.md), whatever mage_bench does
+PROTOCOL = 3  # of mage_bench's protocols, the one that this tool follows (docs/peers.md)
 FLOOR_FACTOR = 3
 INVALID_SHARE = 0.2
 PLAIN = re.compile(r"(\d+)x(\d+)")

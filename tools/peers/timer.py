@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mage_bench's protocol around operations that Python enqueues: its sweep, delay, events, streams and graph instances
-through libmage_launch.so. The samplers follow bench/sampler_event_cold.cpp and bench/sampler_graph.cpp."""
+"""mage_bench's protocol around operations that Python enqueues: its sweep, delay, events, streams, scratch and graph
+instances through libmage_launch.so. The samplers follow bench/sampler_event_cold.cpp and bench/sampler_graph.cpp."""
 
 import ctypes
 import functools
@@ -27,10 +27,12 @@ _SIGNATURES = {
     "mage_timer_round": (ctypes.c_int, ctypes.c_int, _OUT_INT, ctypes.POINTER(_VOID)),
     "mage_timer_begin": (ctypes.c_int, ctypes.c_double, ctypes.c_int),
     "mage_timer_end": (ctypes.c_int, _OUT_DOUBLE, _OUT_INT),
+    "mage_timer_sweep": (ctypes.c_int,),
+    "mage_timer_place_scratch": (ctypes.c_int, ctypes.c_uint64),
+    "mage_timer_scratch_offsets": (ctypes.c_char_p,),
     "mage_timer_empty": (ctypes.c_int,),
     "mage_timer_clock": (ctypes.c_int, _OUT_DOUBLE),
     "mage_timer_graph": (_VOID, _VOID, _OUT_INT, _OUT_INT),
-    "mage_timer_graph_renew": (ctypes.c_int, _VOID),
     "mage_timer_graph_replay": (ctypes.c_int, _VOID),
     "mage_timer_graph_close": (None, _VOID),
 }
@@ -82,6 +84,20 @@ class Timer:
         span, held = ctypes.c_double(), ctypes.c_int()
         self.library.call("mage_timer_end", span, held)
         return round(span.value, 3), bool(held.value)  # the clock's step is tens of nanoseconds
+
+    def sweep(self) -> None:
+        self.library.call("mage_timer_sweep")
+
+    def place_scratch(self, seed: int) -> None:
+        """Draws anew where the scratch of the launches lies that are opened next."""
+        self.library.call("mage_timer_place_scratch", seed)
+
+    def scratch_offsets(self) -> list[int]:
+        """Of each piece since place_scratch, bytes from the beginning of the arena."""
+        text = self.library.raw.mage_timer_scratch_offsets()
+        if text is None:
+            raise self.library.error()
+        return [int(offset) for offset in text.split()]
 
     def empty(self) -> None:
         self.library.call("mage_timer_empty")
@@ -136,8 +152,8 @@ def pilot_span_us(timer: Timer, body) -> float:
 def graph_operations(operation_us: float) -> int:
     """How many operations the long graph has, as bench/sampler_graph.cpp has it."""
     operation_us = max(operation_us, 0.1)
-    fewest = 4 if 4 * operation_us <= 5000 else 2
-    return min(max(round(1000 / operation_us), fewest), 100)
+    fewest = 3 if 3 * operation_us <= 5000 else 2
+    return min(max(round(400 / operation_us), fewest), 100)
 
 
 def per_operation_us(one_us: float, many_us: float, operations: int) -> float:
@@ -152,14 +168,20 @@ class Samples:
 
 
 class EventColdSampler:
+    warm = False
+
     def __init__(self, timer: Timer, body):
         self.timer, self.body = timer, body
         body()
         self.delay_us = pilot_delay_us(timer, body)
 
     def open(self) -> None:
-        for _ in range(2):  # on a stream that is new to it, the first call allocates
+        for _ in range(2):  # on a stream or in a pool that is new to it, the first call allocates
             self.body()
+
+    def results(self):
+        """Where those of the samples lie: in steady state the allocator gives the same memory again."""
+        return self.body()
 
     def sample(self, out: Samples) -> None:
         self.body()
@@ -170,24 +192,32 @@ class EventColdSampler:
 
 
 class GraphSampler:
-    """Of two instances: `one` operation, and `many`."""
+    """Of two graphs, `one` operation and `many`. Each group of samples has graphs of its own, captured for it."""
 
-    def __init__(self, timer: Timer, one, many, operations: int):
-        self.timer, self.one, self.many, self.operations = timer, one, many, operations
-        if one.kernel_nodes + one.other_nodes == 0:
-            raise RuntimeError("the captured graph is empty: the operation did not use the stream that it was given")
-        if (many.kernel_nodes, many.other_nodes) != (operations * one.kernel_nodes, operations * one.other_nodes):
-            raise RuntimeError(
-                f"a graph of {operations} operations has {many.kernel_nodes} kernel nodes, a graph of one has "
-                f"{one.kernel_nodes}: the operation is not the same on every call"
-            )
+    warm = True
+
+    def __init__(self, timer: Timer, capture, operations: int):
+        self.timer, self.capture, self.operations = timer, capture, operations
+        self.one = self.many = None
         self.open()
-        self.delay_us = pilot_delay_us(timer, many.replay)
+        self.delay_us = pilot_delay_us(timer, self.many.replay)
 
     def open(self) -> None:
-        for graph in (self.one, self.many):
-            graph.renew()
+        one, many = self.capture(1), self.capture(self.operations)
+        if one.kernel_nodes + one.other_nodes == 0:
+            raise RuntimeError("the captured graph is empty: the operation did not use the stream that it was given")
+        wanted = [self.operations * nodes for nodes in (one.kernel_nodes, one.other_nodes)]
+        if [many.kernel_nodes, many.other_nodes] != wanted:
+            raise RuntimeError(
+                f"a graph of {self.operations} operations has {many.kernel_nodes} kernel nodes, a graph of one has "
+                f"{one.kernel_nodes}: the operation is not the same on every call"
+            )
+        self.one, self.many = one, many  # the old ones go only now, or they would hand on their places
+        for graph in (one, many):
             graph.replay()
+
+    def results(self):
+        return self.many.result
 
     def sample(self, out: Samples) -> None:
         self.one.replay()
@@ -202,8 +232,22 @@ class GraphSampler:
         out.gate_missed += not (one_held and many_held)
 
 
+def warm_up(timer: Timer, sampler) -> None:
+    """As bench/gate.cpp has it: samples of a warm mode see an L2 that only the operation filled."""
+    if sampler.warm:
+        timer.sweep()
+        sampler.sample(Samples())
+
+
+def take(timer: Timer, sampler, count: int, out: Samples) -> None:
+    """A group of samples, once it is open."""
+    warm_up(timer, sampler)
+    for _ in range(count):
+        sampler.sample(out)
+
+
 class GraphInstance:
-    """Instances of a graph that PyTorch captured and keeps; `result` is what its last operation writes."""
+    """An instance of a graph that PyTorch captured and keeps; `result` is what its last operation writes."""
 
     def __init__(self, timer: Timer, captured, result):
         self.library, self.captured, self.result = timer.library, captured, result
@@ -212,9 +256,6 @@ class GraphInstance:
         if not self.handle:
             raise self.library.error()
         self.kernel_nodes, self.other_nodes = kernels.value, others.value
-
-    def renew(self) -> None:
-        self.library.call("mage_timer_graph_renew", self.handle)
 
     def replay(self) -> None:
         self.library.call("mage_timer_graph_replay", self.handle)
