@@ -149,7 +149,7 @@ class WorkOutOfTurnTest : public testing::Test {
     const Oracle oracle{family, family.parse("5x32").value()};
     Case bound{device, oracle};
     auto copy = bound.bind(*family.find_variant("reference"));
-    Launch launch = [&](StreamHandle stream_) { operation([&copy, stream_] { copy(stream_); }); };
+    Launch launch = [&](StreamHandle to) { operation([&copy, to] { copy(to); }); };
     return judge(bound, launch);
   }
   const Judge out_of_turn = [this](Case& bound, Launch& launch) { return work_out_of_turn(device, bound, launch); };

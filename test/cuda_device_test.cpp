@@ -204,6 +204,8 @@ struct Inspected {
     for (std::size_t i = 0; i < count; ++i) words[i] = 0x3F800000U + static_cast<std::uint32_t>(i);
     std::vector<InputChange> changes;
     std::vector<OutputPlace> places;
+    changes.reserve(50);
+    places.reserve(300);
     for (std::uint64_t i = 0; i < 50; ++i) changes.push_back({i * 31, {i, i + 1000}});
     for (std::uint64_t i = 0; i < 300; ++i) {
       float value = 0;

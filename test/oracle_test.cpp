@@ -35,6 +35,7 @@ class OracleTest : public testing::TestWithParam<std::string> {
   }
   static std::vector<std::vector<double>> values(const Oracle& oracle, int set) {
     std::vector<std::vector<double>> all;
+    all.reserve(oracle.expected(set).size());
     for (std::size_t k = 0; k < oracle.expected(set).size(); ++k) all.push_back(oracle.expected(set).at(k).value);
     return all;
   }
@@ -45,6 +46,7 @@ TEST_P(OracleTest, SetOneIsWhatTheReferenceMakesOfTheChangedInputs) {
   oracle.vary(5);
   auto inputs = changed_inputs(oracle);
   std::vector<void*> pointers;
+  pointers.reserve(inputs.size());
   for (auto& bytes : inputs) pointers.push_back(bytes.empty() ? nullptr : bytes.data());
   Expected expected;
   family().reference(oracle.problem(), Pointers{pointers}, expected);

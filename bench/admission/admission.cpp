@@ -151,7 +151,7 @@ class TrialsInChildren {
     const auto found = std::find_if(pending_.begin(), pending_.end(),
                                     [&](const Candidate& candidate) { return candidate.subject == subject_; });
     if (found == pending_.end()) return;
-    const auto candidate = *found;
+    const auto candidate = std::move(*found);
     pending_.erase(found);
     subject_.clear();
     where_.clear();

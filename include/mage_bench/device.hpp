@@ -159,6 +159,7 @@ class Device {
   };
   [[nodiscard]] virtual std::vector<std::uint64_t> checksums(const std::vector<Region>& regions) {
     std::vector<std::uint64_t> sums;
+    sums.reserve(regions.size());
     for (const auto& region : regions) sums.push_back(checksum(region.begin, region.bytes));
     return sums;
   }

@@ -216,6 +216,7 @@ std::uint64_t Case::glance() {
 
 Launch Case::bind_to_copies(const VariantInfo& variant) const {
   std::vector<void*> pointers;
+  pointers.reserve(buffers_.size());
   for (std::size_t i = 0; i < buffers_.size(); ++i)
     pointers.push_back(buffers_[i]->is_input() && !copies_.empty()
                            ? copies_[i]->as<std::byte>() + offset_bytes(buffers_[i]->operand)

@@ -38,8 +38,8 @@ std::string Case::in_words(const Findings& findings) const {
   }
   const auto output = static_cast<std::size_t>(findings.output);
   const auto& operand = buffers_.at(output_operands_.at(output))->operand;
-  const std::string text = element_name(operand, findings.element) + ": got " + number(findings.got) + ", expected " +
-                           number(findings.low) + " to " + number(findings.high);
+  std::string text = element_name(operand, findings.element) + ": got " + number(findings.got) + ", expected " +
+                     number(findings.low) + " to " + number(findings.high);
   const auto other = 1 - static_cast<int>(findings.tag % 2);
   for (const auto& place : oracle_.variation().places.at(output)) {
     if (place.element != findings.element) continue;

@@ -2,6 +2,8 @@
 #include "mage_bench/oracle.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -93,7 +95,7 @@ Variation::Output difference(const ExpectedTensor& is, ExpectedTensor& other) {
   };
   for_each_difference(is.value.data(), other.value.data(), sizeof(double), count, add);
   for_each_difference(is.bound.data(), other.bound.data(), sizeof(float), count, [&](std::uint64_t i) {
-    if (std::memcmp(&is.value[i], &other.value[i], sizeof(double)) == 0) add(i);
+    if (std::bit_cast<std::uint64_t>(is.value[i]) == std::bit_cast<std::uint64_t>(other.value[i])) add(i);
   });
   if (differing * dense_share > count) {
     found.elements = {};

@@ -80,21 +80,21 @@ struct BorderedMemory::Mapping {
   Mapping(int device, std::size_t at_least) {
     const auto properties = properties_of(device);
     std::size_t step = 0;
-    check_driver(driver().granularity(&step, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+    check_driver(calls.granularity(&step, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
                  "cuMemGetAllocationGranularity");
     bytes = std::max<std::size_t>((at_least + step - 1) / step, 1) * step;
     reserved_bytes = bytes + 2 * step;
-    check_driver(driver().reserve(&reserved, reserved_bytes, 0, 0, 0), "cuMemAddressReserve");
+    check_driver(calls.reserve(&reserved, reserved_bytes, 0, 0, 0), "cuMemAddressReserve");
     begin = reserved + step;
     try {
-      check_driver(driver().create(&memory, bytes, &properties, 0), "cuMemCreate");
+      check_driver(calls.create(&memory, bytes, &properties, 0), "cuMemCreate");
       created = true;
-      check_driver(driver().map(begin, bytes, 0, memory, 0), "cuMemMap");
+      check_driver(calls.map(begin, bytes, 0, memory, 0), "cuMemMap");
       mapped = true;
       CUmemAccessDesc access{};
       access.location = properties.location;
       access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-      check_driver(driver().set_access(begin, bytes, &access, 1), "cuMemSetAccess");
+      check_driver(calls.set_access(begin, bytes, &access, 1), "cuMemSetAccess");
     } catch (...) {
       release();
       throw;
@@ -106,11 +106,12 @@ struct BorderedMemory::Mapping {
 
   void release() noexcept {
     // A destructor can report nothing.
-    if (mapped) static_cast<void>(driver().unmap(begin, bytes));
-    if (created) static_cast<void>(driver().release(memory));
-    static_cast<void>(driver().free_address(reserved, reserved_bytes));
+    if (mapped) static_cast<void>(calls.unmap(begin, bytes));
+    if (created) static_cast<void>(calls.release(memory));
+    static_cast<void>(calls.free_address(reserved, reserved_bytes));
   }
 
+  const Driver& calls = driver();
   std::size_t bytes = 0, reserved_bytes = 0;
   CUdeviceptr reserved = 0, begin = 0;
   CUmemGenericAllocationHandle memory{};
@@ -132,7 +133,7 @@ void* BorderedMemory::allocate(std::size_t bytes, Trials::Border border) {
     mapping = std::make_unique<Mapping>(device_, bytes);
   }
   const auto address = border == Trials::Border::front ? mapping->begin : mapping->begin + mapping->bytes - bytes;
-  auto* pointer = reinterpret_cast<void*>(address);
+  auto* pointer = reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr): the driver's addresses
   used_[pointer] = std::move(mapping);
   return pointer;
 }
