@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <latch>
 #include <map>
 #include <mutex>
 #include <new>
@@ -257,16 +258,21 @@ class HostDevice final : public Device, private Trials {
   }
   [[nodiscard]] void* allocate_shared(std::size_t bytes) override { return allocate(bytes); }
   void run_together(const Calls& one, const Calls& other) override {
+    std::latch both{2};  // a thread takes longer to start than a call
+    const auto run = [&both](const Calls& calls) {
+      both.arrive_and_wait();
+      for (int i = 0; i < calls.count; ++i) calls.launch(StreamHandle{});
+    };
     std::exception_ptr error;
     std::thread beside{[&] {
       try {
-        for (int i = 0; i < other.count; ++i) other.launch(StreamHandle{});
+        run(other);
       } catch (...) {
         error = std::current_exception();
       }
     }};
     try {
-      for (int i = 0; i < one.count; ++i) one.launch(StreamHandle{});
+      run(one);
     } catch (...) {
       beside.join();
       throw;
