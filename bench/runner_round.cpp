@@ -197,7 +197,8 @@ bool Runner::take_samples(FixtureState& state, const Step& step, RoundResult& re
     if (!passes(check_all(bound))) return false;
   }
   begin_afresh();
-  const auto hooks = apart ? counted_hooks(bound, state.spoils_all()) : audit_hooks(bound, false);
+  // Where caches are swept, all is spoilt before the sweep: a spoilt output is in L2.
+  const auto hooks = apart || state.spoils_all() ? counted_hooks(bound, state.spoils_all()) : audit_hooks(bound, false);
   const ProfiledRegion profiled{device};
   for (int i = 0; i < state.samples; ++i) {
     if (interrupt_signal != 0) return false;  // half a round is no round

@@ -60,9 +60,10 @@ void ScratchArena::grow(std::size_t bytes) {
     older_.push_back(std::move(memory_));  // its pieces are still in use
   else
     memory_ = {};
-  bytes_ = std::max(least, (bytes + slack_bytes) * 2);
-  memory_ = CudaMemory{allocate_plain(bytes_)};
-  end_ = 0;
+  bytes_ = end_ = 0;  // of an arena that found no memory
+  const auto wanted = std::max(least, (bytes + slack_bytes) * 2);
+  memory_ = CudaMemory{allocate_plain(wanted)};
+  bytes_ = wanted;
 }
 
 void* ScratchArena::take(std::size_t bytes) {
