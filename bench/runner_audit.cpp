@@ -34,9 +34,8 @@ void Runner::judge_settings(FixtureState& state, bool called) {
 /// what the operation owes to inputs that repeat.
 void Runner::audit_once(FixtureState& state) {
   auto& device = *state.device;
-  const auto [known, first] = session_->audited.try_emplace(state.subject());
-  if (!first || device.info().is_host) return;
-  auto& audited = known->second;
+  if (device.info().is_host || session_->audited.contains(state.subject())) return;
+  Session::Audited audited;  // an audit that fails by an error is made again in the next mode
   try {
     const auto graph = device.capture(state.launch, 1);
     audited.nodes = graph->kernel_nodes() + graph->other_nodes();
@@ -50,10 +49,12 @@ void Runner::audit_once(FixtureState& state) {
     if (!why.empty()) throw WrongError{why};
   audited.spoilt = spoilt_ratio(device, *state.bound_case, state.launch);
   const auto work = state.fixture->family->work(state.fixture->problem);
-  if (work.ceiling_of || work.bytes() <= static_cast<double>(device.info().l2_bytes)) return;
-  auto copies = state.bound_case->bind_to_copies(*state.fixture->variant);
-  judge_settings(state, false);
-  audited.unrepeated = unrepeated_ratio(device, *state.bound_case, state.launch, copies);
+  if (!work.ceiling_of && work.bytes() > static_cast<double>(device.info().l2_bytes)) {
+    auto copies = state.bound_case->bind_to_copies(*state.fixture->variant);
+    judge_settings(state, false);
+    audited.unrepeated = unrepeated_ratio(device, *state.bound_case, state.launch, copies);
+  }
+  session_->audited[state.subject()] = audited;
 }
 
 /// Why the times of a round, or of all rounds so far, cannot be those of their work.

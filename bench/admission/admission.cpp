@@ -85,9 +85,10 @@ class TrialsInChildren {
       const auto before = pending_.size();
       run_child(done);
       if (interrupt_signal != 0) return false;
-      if (pending_.size() == before) {  // it did not come to a single one
-        for (const auto& candidate : std::exchange(pending_, {}))
-          done(candidate, ended_as(Status::failed, "the process that should try it ended at once: " + last_words_));
+      if (pending_.size() == before) {  // it did not come to the first one
+        const auto candidate = std::move(pending_.front());
+        pending_.erase(pending_.begin());
+        done(candidate, ended_as(Status::failed, "the process that should try it ended at once: " + last_words_));
       }
     }
     return true;
@@ -249,12 +250,13 @@ int run_trials(const Options& options) {
     auto& known = problems[{family, &device}];
     if (!known) known = std::make_unique<TrialProblems>(*family);
     const auto begin = Clock::now();
+    const auto at = [&](const std::string& what) { print_line({{"variant", subject}, {"at", what}}); };
+    at("its problems");  // from here on what happens is its doing
     TrialVerdict verdict;
     if (variant->min_cc > device.info().compute_capability && !variant->on_host())
       verdict.status = Status::ok;  // the plan says that it cannot run here
     else
-      verdict = try_variant(device, *known, *variant,
-                            [&](const std::string& what) { print_line({{"variant", subject}, {"at", what}}); });
+      verdict = try_variant(device, *known, *variant, at);
     print_line({{"variant", subject},
                 {"status", to_string(verdict.status)},
                 {"reason", verdict.reason},
