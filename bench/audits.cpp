@@ -45,7 +45,7 @@ void judge_order(const std::vector<KernelRecord>& records) {
   }
 }
 
-std::string work_out_of_turn(Device& device, Case& bound, Launch& launch) {
+AuditVerdict work_out_of_turn(Device& device, Case& bound, Launch& launch) {
   constexpr double hold_us = 2000, look_after_us = 400;
   constexpr int tries = 3;                    // a busy host may need longer than the hold
   if (device.trials() == nullptr) return {};  // nothing can be looked at meanwhile
@@ -64,24 +64,35 @@ std::string work_out_of_turn(Device& device, Case& bound, Launch& launch) {
     device.wait_idle();
     if (!held) continue;
     if (meanwhile == before) return {};
-    return "outputs changed while the stream was held: work of the operation is on another stream";
+    return {"outputs changed while the stream was held: work of the operation is on another stream", {}};
   }
-  return {};
+  return {{},
+          fmt::format("the host was too busy to look at outputs while the stream was held for {} ms", hold_us / 1e3)};
 }
 
 std::string work_left_behind(Device& device, Launch& launch) {
-  constexpr double wait_us = 60;  // for a device that is idle, by a host that does something else meanwhile
-  constexpr int tries = 5;
-  for (int i = 0; i < tries; ++i) {
+  constexpr double more_us = 60;  // than behind nothing: a host may do something else meanwhile
+  constexpr int trials = 5;
+  auto nothing = device.empty_launch();
+  const auto wait_behind_us = [&](Launch& operation) {
     device.wait_idle();
-    device.submit(launch);
+    device.submit(operation);
     device.synchronize();
     const double done_us = device.now_us();
     device.wait_idle();
-    if (device.now_us() - done_us < wait_us) return {};
+    return device.now_us() - done_us;
+  };
+  std::vector<double> waits_us, idle_us;
+  for (int i = 0; i < trials; ++i) {
+    idle_us.push_back(wait_behind_us(nothing));
+    waits_us.push_back(wait_behind_us(launch));
   }
-  return "the device was still running when the stream had done all of the operation: work of the operation is on "
-         "another stream";
+  const double wait_us = statistics::median(waits_us), none_us = statistics::median(idle_us);
+  if (wait_us < none_us + more_us) return {};
+  return fmt::format(
+      "the device was still running for {:.0f} us when the stream had done all of the operation: work of the operation "
+      "is on another stream",
+      wait_us - none_us);
 }
 
 double spoilt_ratio(Device& device, Case& bound, Launch& launch) {
@@ -125,7 +136,7 @@ double unrepeated_ratio(Device& device, Case& bound, Launch& launch, Launch& cop
     const double unrepeated_us = gated_span(device, delay_us, batch(copies)).us;
     ratios.push_back(unrepeated_us / repeated_us);
   }
-  bound.restore_copies();
+  if (const auto changed = bound.unspoil_copies(); !changed.empty()) throw WrongError{changed};
   return statistics::median(ratios);
 }
 
@@ -156,10 +167,17 @@ std::string faster_than_memory(const Work& work, double us, double peak_gbytes_p
   return {};
 }
 
-std::string changed_setting(const std::vector<DeviceSetting>& before, const std::vector<DeviceSetting>& after) {
-  for (std::size_t i = 0; i < before.size() && i < after.size(); ++i)
-    if (before[i] != after[i]) return fmt::format("{} from {} to {}", before[i].name, before[i].value, after[i].value);
-  return {};
+std::string changed_settings(const std::vector<DeviceSetting>& before, const std::vector<DeviceSetting>& after,
+                             Changes which) {
+  std::string text;
+  for (std::size_t i = 0; i < before.size() && i < after.size(); ++i) {
+    const auto &was = before[i], &is = after[i];
+    if (was == is) continue;
+    if (which != Changes::any && was.name == "stack_size" && is.value > was.value) continue;
+    if (which == Changes::forbidden_before_calls && was.name == "persisting_l2_cache_size") continue;
+    text += fmt::format("{}{} from {} to {}", text.empty() ? "" : ", ", was.name, was.value, is.value);
+  }
+  return text;
 }
 
 }  // namespace mage

@@ -16,10 +16,15 @@ namespace mage {
 /// behind an operation took place. `records` in the order of their begins; each call of the operation has a mark.
 void judge_order(const std::vector<KernelRecord>& records);
 
-/// Holds the stream and looks whether outputs change all the same. Why the operation is wrong; empty where it is not.
-[[nodiscard]] std::string work_out_of_turn(Device& device, Case& bound, Launch& launch);
+/// Why an operation is wrong, or why that could not be seen; both empty where it is right.
+struct AuditVerdict {
+  std::string wrong;
+  std::string lacking;
+};
+/// Holds the stream and looks whether outputs change all the same.
+[[nodiscard]] AuditVerdict work_out_of_turn(Device& device, Case& bound, Launch& launch);
 
-/// Waits for the stream and looks whether the device still has work. Likewise.
+/// Waits for the stream and looks whether the device still has work. Why the operation is wrong; empty where it is not.
 [[nodiscard]] std::string work_left_behind(Device& device, Launch& launch);
 
 /// The time of an operation whose outputs hold wrong values before it, over its time where they hold the right ones
@@ -28,7 +33,7 @@ void judge_order(const std::vector<KernelRecord>& records);
 
 /// The time of an operation whose inputs are others than those of the call before, over its time on the same inputs
 /// again. Above 1: it lives on what the call before left in a cache. `copies` is the operation on the
-/// case's copies of the inputs.
+/// case's copies of the inputs. Throws WrongError where it changed them; whatever is thrown, Case::restore() is due.
 [[nodiscard]] double unrepeated_ratio(Device& device, Case& bound, Launch& launch, Launch& copies);
 
 /// One of many operations, and one alone.
@@ -46,8 +51,11 @@ struct Slope {
 [[nodiscard]] std::string faster_than_memory(const Work& work, double us, double peak_gbytes_per_s,
                                              std::size_t l2_bytes);
 
-/// The first setting that differs, in words; empty where none does.
-[[nodiscard]] std::string changed_setting(const std::vector<DeviceSetting>& before,
-                                          const std::vector<DeviceSetting>& after);
+/// Whose changes of settings are looked for. In a call the driver lets the stack grow where a kernel needs that. Before
+/// its calls a variant may also ask for a persisting part of L2: it gets none, as no other variant has one.
+enum class Changes { any, forbidden_in_a_call, forbidden_before_calls };
+/// The settings that differ, in words; empty where none does.
+[[nodiscard]] std::string changed_settings(const std::vector<DeviceSetting>& before,
+                                           const std::vector<DeviceSetting>& after, Changes which);
 
 }  // namespace mage

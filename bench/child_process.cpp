@@ -56,7 +56,8 @@ TemporaryFolder::~TemporaryFolder() {
 }
 
 ChildProcess::ChildProcess(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-                           const std::filesystem::path& log, const std::map<std::string, std::string>& variables) {
+                           const std::filesystem::path& log, const std::map<std::string, std::string>& variables,
+                           const std::filesystem::path& errors) {
   std::vector<std::string> words{"mage_bench"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   auto environment = environment_with(variables);
@@ -64,8 +65,12 @@ ChildProcess::ChildProcess(const std::filesystem::path& program, const std::vect
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
-  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+  constexpr int append = O_WRONLY | O_CREAT | O_APPEND;
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(), append, 0644);
+  if (errors.empty())
+    posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+  else
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, errors.c_str(), append, 0644);
   const int error = ::posix_spawn(&process_, program.c_str(), &actions, nullptr, pointers(words).data(),
                                   pointers(environment).data());
   posix_spawn_file_actions_destroy(&actions);

@@ -28,10 +28,12 @@ class TemporaryFolder {
 /// One running program. Ends it, where that has not happened, when it goes.
 class ChildProcess {
  public:
-  /// What it prints goes to the end of `log`; `variables` are added to the environment, from which BENCHMARK_* are
-  /// removed. Throws std::runtime_error where it cannot be started.
+  /// What it prints goes to the end of `log`, and to that of `errors` what it prints on stderr: empty for the same
+  /// file. `variables` are added to the environment, from which BENCHMARK_* are removed. Throws std::runtime_error
+  /// where it cannot be started.
   ChildProcess(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-               const std::filesystem::path& log, const std::map<std::string, std::string>& variables = {});
+               const std::filesystem::path& log, const std::map<std::string, std::string>& variables = {},
+               const std::filesystem::path& errors = {});
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;

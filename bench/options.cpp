@@ -198,7 +198,9 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
                  "Seconds that one fixture may spend in one round [0.15]; a slow one takes fewer samples, at least one")
       ->check(CLI::Range(1e-4, 3600.0))
       ->group(protocol);
-  app.add_option("--mage_seed", options.seed, "Seed of the execution order [1]")->check(whole_number)->group(protocol);
+  app.add_option("--mage_seed", options.seed, "Seed of the execution order, and of what --mage_try draws [1]")
+      ->check(whole_number)
+      ->group(protocol);
   app.add_option(
          "--mage_problem", options.problems,
          "Measure family/problem too: ROWSxCOLS[-DISTRIBUTION][-sSEED][-oOFFSET], as in gelu/1000x3001-tail-s7-o1; "

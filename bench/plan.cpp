@@ -175,6 +175,16 @@ std::size_t free_host_bytes() {
   return 0;
 }
 
+bool is_failure(Status status, const VariantInfo& variant) {
+  return status == Status::failed || (status == Status::wrong && variant.counter_example.empty());
+}
+
+int Plan::failures() const {
+  return static_cast<int>(std::count_if(fixtures.begin(), fixtures.end(), [](const Fixture& fixture) {
+    return is_failure(fixture.status, *fixture.variant);
+  }));
+}
+
 Machine describe_machine(const CudaPresence& presence, const Device* cuda) {
   Machine machine;
   machine.cuda = presence;

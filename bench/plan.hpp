@@ -49,7 +49,11 @@ struct Plan {
 
   [[nodiscard]] int steps() const;
   [[nodiscard]] int runnable() const;
+  [[nodiscard]] int failures() const;  ///< fixtures that count as such before anything runs
 };
+
+/// Whether a fixture that ended so makes the run one that failed. A counter-example is there to be found wrong.
+[[nodiscard]] bool is_failure(Status status, const VariantInfo& variant);
 
 /// What the plan needs to know of the machine, so that planning needs no device.
 struct Machine {

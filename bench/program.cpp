@@ -150,7 +150,7 @@ int verify_only(const Options& options, const Plan& plan, Devices& devices, Cons
   console.without_time(unavailable, failed);
   console.line(fmt::format("{} passed both gates, {} wrong or failed", passed, failed.size()));
   if (interrupt_signal != 0) return exit_code::interrupted;
-  if (!failed.empty()) return exit_code::row_failed;
+  if (runner.failures() + plan.failures() > 0) return exit_code::row_failed;
   return passed == 0 ? exit_code::nothing_measured : exit_code::measured;
 }
 
@@ -225,7 +225,7 @@ int measure(const Options& options, Console& console) {
           .push_back({{"name", fixture.name}, {"status", to_string(fixture.status)}, {"reason", fixture.detail}});
     console.without_time(unavailable, failed);
     console.complain("nothing that was selected can be measured here");
-    return failed.empty() ? exit_code::nothing_measured : exit_code::row_failed;
+    return plan.failures() == 0 ? exit_code::nothing_measured : exit_code::row_failed;
   }
   return run_measurement(options, plan, admissions, devices, console);
 }

@@ -54,8 +54,7 @@ void Runner::record_status(int fixture, Status status, const std::string& reason
   if (!without_time_.insert(fixture).second) return;
   const auto& of = plan_.fixtures[static_cast<std::size_t>(fixture)];
   order_as_planned_ = false;
-  // A counter-example is there to be found wrong.
-  if ((status == Status::wrong && of.variant->counter_example.empty()) || status == Status::failed) failures_ += 1;
+  if (is_failure(status, *of.variant)) failures_ += 1;
   events_.record({{"kind", "status"},
                   {"name", of.name},
                   {"status", to_string(status)},
@@ -106,11 +105,12 @@ bool Runner::guarded(FixtureState& state, Body&& body) {
     set_status(state, Status::failed, error.what());
   }
   try {
-    state.device->synchronize();
+    state.device->wait_idle();
+    if (state.bound_case != nullptr) state.bound_case->restore();  // the next one is judged by its own deeds
   } catch (const std::exception& error) {
     // An illegal address poisons the context for good: say so once, and blame the one that did it.
     try {
-      state.device->synchronize();
+      state.device->wait_idle();
     } catch (const std::exception&) {
       device_lost_ = "the device is unusable since " + state.fixture->name + " failed: " + error.what();
     }
@@ -136,7 +136,7 @@ void Runner::bind(FixtureState& state, int round) {
   release(state);
   state.device->place_scratch(place_seed(static_cast<std::uint64_t>(state.index) + 1, round));
   state.launch = state.bound_case->bind(*state.fixture->variant);
-  judge_settings(state, false);
+  judge_settings(state, Changes::forbidden_before_calls);
 }
 
 void Runner::release(FixtureState& state) { state.launch = {}; }
@@ -150,6 +150,7 @@ void Runner::prepare(FixtureState& state, int fixture) {
     return;
   }
   guarded(state, [&] {
+    state.device->wait_idle();  // nothing that another left behind
     const auto mode = state.fixture->mode;
     if (const auto reason = state.device->unavailable(mode))
       throw UnavailableError{*reason, std::string{explain(*reason)}};
@@ -184,7 +185,7 @@ void Runner::gate(FixtureState& state, const char* when, int calls) {
     const NvtxRange phase{"verify"};
     if (!state.launch) bind(state, -2);
     const auto verdict = run_gate(*state.sampler, *state.bound_case, state.fixture->variant->deterministic, calls);
-    judge_settings(state, true);
+    judge_settings(state, Changes::forbidden_in_a_call);
     events_.record({{"kind", "gate"},
                     {"name", state.fixture->name},
                     {"when", when},
@@ -233,10 +234,15 @@ void Runner::make_oracle() {
     combined.update(digest);
   }
   session_->inputs_sha256 = combined.finish();
+  Json telling = Json::object();
+  std::size_t output = 0;
+  for (const auto& operand : operands)
+    if (operand.role == Role::out) telling[operand.name] = session_->oracle->variation().telling.at(output++);
   events_.record({{"kind", "problem"},
                   {"family", plan.family->name()},
                   {"problem", plan.problem.name},
                   {"inputs_sha256", inputs},
+                  {"telling_places", telling},
                   {"tolerance", plan.family->tolerance(plan.problem)},
                   {"work", work_json(plan.family->work(plan.problem))},
                   {"device_bytes", Case::device_bytes(operands)},
@@ -303,7 +309,11 @@ void Runner::begin_round(int round) {
 
 void Runner::close(bool interrupted) {
   if (!session_) return;
-  if (!interrupted && !session_->no_oracle) {
+  if (!interrupted && session_->no_oracle) {
+    // No closing gate can be held, and no time stands without one.
+    for (auto& [index, state] : session_->fixtures)
+      if (state.rounds_done > 0) guarded(state, [&] { std::rethrow_exception(session_->no_oracle); });
+  } else if (!interrupted) {
     std::exception_ptr no_inputs;
     try {
       session_->oracle->refresh(fresh_epoch_);  // and none of the rounds had these

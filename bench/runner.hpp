@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/audits.hpp"
 #include "bench/options.hpp"
 #include "bench/plan.hpp"
 #include "bench/samplers.hpp"
@@ -85,7 +86,7 @@ class Runner {
   void prepare(FixtureState& state, int fixture);
   void bind(FixtureState& state, int round);
   void release(FixtureState& state);
-  void judge_settings(FixtureState& state, bool called);
+  void judge_settings(FixtureState& state, Changes which);
   void gate(FixtureState& state, const char* when, int calls);
   [[nodiscard]] bool pilot(FixtureState& state);
   void audit_once(FixtureState& state);

@@ -12,29 +12,30 @@ constexpr std::size_t few_rounds = 3;  // whose medians one bad round does not m
 
 }  // namespace
 
-/// A variant may ask for a persisting part of L2 when it is prepared: it gets none, as no other variant has one. All
-/// else that holds for the whole process is not a variant's to change, and nothing at all inside a call.
-void Runner::judge_settings(FixtureState& state, bool called) {
+/// Whatever changed is set back, so that the next one finds what this one found. Whether it is the variant's fault:
+/// see Changes.
+void Runner::judge_settings(FixtureState& state, Changes which) {
   auto& device = *state.device;
   const auto& right = settings_.at(&device);
-  auto now = device.settings();
-  const auto changed = changed_setting(right, now);
-  if (changed.empty()) return;
-  device.set_back(right);
-  device.reset_persisting_l2();
-  state.settings_set_back = true;
-  for (std::size_t i = 0; i < now.size(); ++i)
-    if (now[i].name == "persisting_l2_cache_size") now[i] = right[i];
-  if (called || !changed_setting(right, now).empty())
-    throw WrongError{
-        fmt::format("it changed a setting of the device while it {}: {}", called ? "ran" : "was prepared", changed)};
+  const auto now = device.settings();
+  if (changed_settings(right, now, Changes::any).empty()) return;
+  auto forbidden = changed_settings(right, now, which);
+  try {
+    device.set_back(right);
+    device.reset_persisting_l2();
+  } catch (const std::exception& error) {
+    if (forbidden.empty()) throw;
+    forbidden += std::string{", which cannot be set back: "} + error.what();
+  }
+  if (!forbidden.empty()) throw WrongError{"it changed a setting of the device: " + forbidden};
+  if (!changed_settings(right, now, Changes::forbidden_in_a_call).empty()) state.persisting_l2_denied = true;
 }
 
 /// What is the same in every mode is looked at in the first: whether all work is on the stream, and in its order; and
 /// what the operation owes to inputs that repeat.
 void Runner::audit_once(FixtureState& state) {
   auto& device = *state.device;
-  if (device.info().is_host || session_->audited.contains(state.subject())) return;
+  if (device.info().is_host || session_->audited[state.subject()].complete) return;
   Session::Audited audited;  // an audit that fails by an error is made again in the next mode
   try {
     const auto graph = device.capture(state.launch, 1);
@@ -44,16 +45,17 @@ void Runner::audit_once(FixtureState& state) {
     // It cannot be captured: mode graph says so, and for the others that is no fault.
     device.synchronize();
   }
-  for (const auto& why :
-       {work_out_of_turn(device, *state.bound_case, state.launch), work_left_behind(device, state.launch)})
+  const auto out_of_turn = work_out_of_turn(device, *state.bound_case, state.launch);
+  for (const auto& why : {out_of_turn.wrong, work_left_behind(device, state.launch)})
     if (!why.empty()) throw WrongError{why};
   audited.spoilt = spoilt_ratio(device, *state.bound_case, state.launch);
   const auto work = state.fixture->family->work(state.fixture->problem);
   if (!work.ceiling_of && work.bytes() > static_cast<double>(device.info().l2_bytes)) {
     auto copies = state.bound_case->bind_to_copies(*state.fixture->variant);
-    judge_settings(state, false);
+    judge_settings(state, Changes::forbidden_before_calls);
     audited.unrepeated = unrepeated_ratio(device, *state.bound_case, state.launch, copies);
   }
+  audited.complete = out_of_turn.lacking.empty();
   session_->audited[state.subject()] = audited;
 }
 

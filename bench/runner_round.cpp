@@ -213,6 +213,7 @@ bool Runner::take_samples(FixtureState& state, const Step& step, RoundResult& re
     if (i + 1 < state.samples) begin_afresh();
   }
   if (const auto reason = bound.found(); !reason.empty()) return wrong(reason);
+  if (const auto reason = bound.damage(); !reason.empty()) return wrong(reason);
   group.close();
   return true;
 }
@@ -236,7 +237,7 @@ RoundResult Runner::measure(FixtureState& state, const Step& step) {
   result.block["host_us_begin"] = device.now_us();
   if (!take_samples(state, step, result)) return {};
   result.block["host_us_end"] = device.now_us();
-  judge_settings(state, true);
+  judge_settings(state, Changes::forbidden_in_a_call);
   const auto clock_after = clock_mhz(device);
   if (const auto after = read_device_state(device); after) throttled = *after || throttled.value_or(false);
 
@@ -262,7 +263,7 @@ RoundResult Runner::measure(FixtureState& state, const Step& step) {
   if (state.samples < state.samples_asked) flags.push_back(flag::fewer_samples);
   if (floor && result.median_us < floor_factor * *floor) flags.push_back(flag::floor_dominated);
   if (!state.fixture->variant->counter_example.empty()) flags.push_back(flag::counter_example);
-  if (state.settings_set_back) flags.push_back(flag::persisting_l2_denied);
+  if (state.persisting_l2_denied) flags.push_back(flag::persisting_l2_denied);
   if (fixture.mode != TimingMode::event_cold && session_->audited[state.subject()].gains_by_repetition())
     flags.push_back(flag::gains_by_repetition);
 

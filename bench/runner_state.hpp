@@ -30,7 +30,7 @@ struct Runner::FixtureState {
   int samples_asked = 0;
   int samples = 0;
   int rounds_done = 0;
-  bool settings_set_back = false;
+  bool persisting_l2_denied = false;
   std::map<std::pair<std::uint32_t, int>, std::uint64_t> bits;  ///< of the outputs, by epoch and set of the inputs
   /// Whether a round sweeps L2 and takes a sample that does not count: where no mode of its own sweeps, on a GPU.
   [[nodiscard]] bool warms_up() const { return !device->info().is_host && fixture->mode != TimingMode::event_cold; }
@@ -69,6 +69,7 @@ struct Runner::Session {
   struct Audited {
     std::optional<double> unrepeated, spoilt;  ///< see bench/audits.hpp
     int nodes = unknown_nodes;                 ///< of a graph of one operation
+    bool complete = false;                     ///< otherwise it is made again in the next mode
     // Of honest operations on an H200 the one ratio is within 0.7 % of 1; the other is one of short spans, which may be
     // 0.2 us apart by the phase of a clock.
     [[nodiscard]] bool gains_by_repetition() const {

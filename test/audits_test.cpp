@@ -97,9 +97,20 @@ TEST(FasterThanMemory, ReadsComeFromMemoryAndWritesMayStay) {
   EXPECT_EQ(faster_than_memory(work, 9.5, 0, l2), "") << "a peak that nobody knows";
 }
 
-TEST(ChangedSetting, NamesTheFirst) {
-  EXPECT_EQ(changed_setting({{"a", 1}, {"b", 2}}, {{"a", 1}, {"b", 2}}), "");
-  EXPECT_EQ(changed_setting({{"a", 1}, {"b", 2}}, {{"a", 1}, {"b", 5}}), "b from 2 to 5");
+TEST(ChangedSettings, NamesAllThatNobodyMayChange) {
+  const std::vector<DeviceSetting> before{{"stack_size", 1024}, {"persisting_l2_cache_size", 0}, {"heap", 2}};
+  const auto changed = [&](std::size_t stack, std::size_t persisting, std::size_t heap, Changes which) {
+    return changed_settings(before, {{"stack_size", stack}, {"persisting_l2_cache_size", persisting}, {"heap", heap}},
+                            which);
+  };
+  for (const auto which : {Changes::any, Changes::forbidden_in_a_call, Changes::forbidden_before_calls}) {
+    EXPECT_EQ(changed(1024, 0, 2, which), "");
+    EXPECT_EQ(changed(512, 0, 5, which), "stack_size from 1024 to 512, heap from 2 to 5");
+  }
+  EXPECT_EQ(changed(4096, 7, 2, Changes::any), "stack_size from 1024 to 4096, persisting_l2_cache_size from 0 to 7");
+  EXPECT_EQ(changed(4096, 7, 2, Changes::forbidden_in_a_call), "persisting_l2_cache_size from 0 to 7")
+      << "the driver lets the stack grow";
+  EXPECT_EQ(changed(4096, 7, 2, Changes::forbidden_before_calls), "") << "a variant may ask for a part of L2";
 }
 
 /// A stream whose work takes place when somebody waits for it, and a look at memory meanwhile.
@@ -114,14 +125,17 @@ class HeldDevice final : public test::FakeDevice, public Trials {
   [[nodiscard]] std::uint64_t checksum(const void* from, std::size_t bytes) override {
     return host_->checksum(from, bytes);
   }
-  void in_turn(std::function<void()> work) { held_.push_back(std::move(work)); }
+  void in_turn(std::function<void()> work) {
+    operation_ran_ = true;
+    held_.push_back(std::move(work));
+  }
   void synchronize() override {
     FakeDevice::synchronize();
     for (const auto& work : std::exchange(held_, {})) work();
   }
   void wait_idle() override {
     synchronize();
-    if (left_behind_us == 0) return;
+    if (!std::exchange(operation_ran_, false)) return;
     enqueue("left behind", left_behind_us);
     FakeDevice::synchronize();
   }
@@ -138,6 +152,7 @@ class HeldDevice final : public test::FakeDevice, public Trials {
  private:
   std::unique_ptr<Device> host_ = make_host_device();
   std::vector<std::function<void()>> held_;
+  bool operation_ran_ = false;
   double looks_ = 0;
 };
 
@@ -152,7 +167,9 @@ class WorkOutOfTurnTest : public testing::Test {
     Launch launch = [&](StreamHandle to) { operation([&copy, to] { copy(to); }); };
     return judge(bound, launch);
   }
-  const Judge out_of_turn = [this](Case& bound, Launch& launch) { return work_out_of_turn(device, bound, launch); };
+  const Judge out_of_turn = [this](Case& bound, Launch& launch) {
+    return work_out_of_turn(device, bound, launch).wrong;
+  };
   const Judge left_behind = [this](Case&, Launch& launch) { return work_left_behind(device, launch); };
   HeldDevice device;
 };

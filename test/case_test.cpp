@@ -3,7 +3,9 @@
 #include "mage_bench/case.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -285,6 +287,41 @@ TEST_F(CaseTest, AChangedInputFailsAndIsRestored) {
   EXPECT_NE(verdict.reason.find("input changed"), std::string::npos) << verdict.reason;
   EXPECT_TRUE(run(launch_).ok) << "the next variant gets the true inputs";
 }
+
+TEST_F(CaseTest, RestoringMendsInputsAndFencesAndForgetsWhatWasFound) {
+  *word(0, 5) ^= 1U;
+  *word(output_index(), -1) ^= 1U;
+  device_->inspect_fill(word(output_index(), 0), 1, 4, 0);
+  case_.restore();
+  EXPECT_EQ(case_.found(), "");
+  EXPECT_EQ(case_.damage(), "");
+  EXPECT_TRUE(run(launch_).ok);
+}
+
+/// Memory that ends where nobody may read.
+class BorderedCaseTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(BorderedCaseTest, EndsLessThanAVectorInFrontOfIt) {
+  const auto& family = *find_family("gelu");
+  const Oracle oracle{family, family.parse(GetParam()).value()};
+  const auto device = make_host_device();
+  const Case bound{*device, oracle, {.slack_bytes = 0, .border = Trials::Border::rear}};
+  for (std::size_t i = 0; i < oracle.operands().size(); ++i) {
+    const auto& operand = oracle.operands()[i];
+    const auto begin = reinterpret_cast<std::uintptr_t>(bound.pointers().at<void>(i));
+    EXPECT_EQ(begin % Trials::vector_bytes, operand.offset_bytes()) << operand.name;
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const auto end = begin + operand.bytes();
+    EXPECT_LT((end + page - 1) / page * page - end, Trials::vector_bytes) << operand.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BorderedCaseTest, testing::Values("1x1", "5x32", "37x515-o1", "1x4-o1"),
+                         [](const auto& name) {
+                           std::string text = name.param;
+                           std::replace(text.begin(), text.end(), '-', '_');
+                           return text;
+                         });
 
 TEST_F(CaseTest, OneWrongElementFails) {
   case_.poison();

@@ -26,20 +26,9 @@ using test::Early;
 using test::FakeDevice;
 using test::Where;
 
-/// Small: where a call leaves room on the device, all of the next one can start. With a single row, an output has the
-/// shape of a bias and of weights too.
-constexpr const char* problems[]{"64x1024", "1x4096", "37x515-o1", "600x768", "16x12288"};
-
-bool has_links(const Family& family) {
-  return std::any_of(std::begin(problems), std::end(problems), [&](const char* name) {
-    const auto problem = family.parse(name);
-    return problem && !links(family.operands(*problem)).empty();
-  });
-}
-
 std::vector<const Family*> families_with_links() {
   auto found = families();
-  std::erase_if(found, [](const Family* family) { return !has_links(*family); });
+  std::erase_if(found, [](const Family* family) { return chained_problems(*family).empty(); });
   return found;
 }
 
@@ -64,16 +53,15 @@ Chained chained(const Family& family, const AnyProblem& problem, const Link& lin
 
 void expect_waits(Device& device, const Family& family, const VariantInfo& variant, int repetitions) {
   int checked = 0;
-  for (const auto* name : problems) {
-    const auto problem = family.parse(name);
-    if (!problem || !accepts(variant, *problem)) continue;
-    const auto operands = family.operands(*problem);
+  for (const auto& problem : chained_problems(family)) {
+    if (!accepts(variant, problem)) continue;
+    const auto operands = family.operands(problem);
     for (const auto& link : links(operands)) {
       const auto call = [&](const Pointers& pointers) {
-        return prepare(variant, *problem, family.bind(*problem, pointers));
+        return prepare(variant, problem, family.bind(problem, pointers));
       };
-      const auto verdict = check_chain(device, chained(family, *problem, link, call), repetitions);
-      EXPECT_TRUE(verdict.ok()) << variant.source << " on " << name << ", " << operands[link.out].name << " to "
+      const auto verdict = check_chain(device, chained(family, problem, link, call), repetitions);
+      EXPECT_TRUE(verdict.ok()) << variant.source << " on " << problem.name << ", " << operands[link.out].name << " to "
                                 << operands[link.in].name << ": " << verdict.reason;
       checked += 1;
     }
@@ -210,8 +198,7 @@ TEST_P(DependentTest, IsToldOnTheModelOfADevice) {
   constexpr int repetitions = 2;
   const int told = GetParam() == Early::nothing ? 0 : repetitions;
   for (const auto* family : families_with_links())
-    for (const auto* name : {"64x1024", "1x4096"}) {
-      const auto problem = family->parse(name).value();
+    for (const auto& problem : chained_problems(*family)) {
       const auto& right = *repeatable_variants(*family, Where::host).at(0);
       const auto call = [&](const Pointers& pointers) {
         auto premature = std::make_shared<Premature>(GetParam(), *family, right, problem, pointers);
@@ -221,7 +208,7 @@ TEST_P(DependentTest, IsToldOnTheModelOfADevice) {
       // What another call left in scratch is right where a call changes nothing: a copy, or the sum of one row.
       if (GetParam() == Early::second && (!test::computes(*family) || operands[0].rows == 1)) continue;
       for (const auto& link : links(operands)) {
-        SCOPED_TRACE(std::string{family->name()} + "/" + name + ", " + operands[link.out].name + " to " +
+        SCOPED_TRACE(std::string{family->name()} + "/" + problem.name + ", " + operands[link.out].name + " to " +
                      operands[link.in].name);
         OverlappingDevice device;
         const auto verdict = check_chain(device, chained(*family, problem, link, call), repetitions);
@@ -250,7 +237,8 @@ TEST(Links, AreOfOneTypeShapeAndOffset) {
 }
 
 TEST(Links, AreThereForEveryFamilyThatComputes) {
-  for (const auto* family : families()) EXPECT_TRUE(has_links(*family) || !test::computes(*family)) << family->name();
+  for (const auto* family : families())
+    EXPECT_TRUE(!chained_problems(*family).empty() || !test::computes(*family)) << family->name();
 }
 
 #if MAGE_HAVE_CUDA

@@ -23,7 +23,8 @@ class Admission(ProgramTest):
         self.assertEqual(sorted(first), VARIANTS)
         for entry in first.values():
             self.assertEqual((entry["status"], entry["reason"], entry["remembered"]), ("ok", None, False))
-            self.assertGreater(entry["wall_s"], 0)
+            for count in ("wall_s", "problems", "calls", "seed"):
+                self.assertGreater(entry[count], 0, count)
             self.assertRegex(entry["code_sha256"], "^[0-9a-f]{64}$")
         lines = [json.loads(line) for line in self.cache.read_text().splitlines()]
         self.assertEqual(sorted(line["variant"] for line in lines), VARIANTS)
@@ -68,7 +69,10 @@ class Admission(ProgramTest):
         lines = [json.loads(line) for line in done.stdout.splitlines()]
         verdicts = [line for line in lines if "status" in line]
         self.assertEqual([line["variant"] for line in verdicts], VARIANTS)
-        self.assertTrue(all(line["status"] == "ok" and line["problems"] > 1 for line in verdicts), verdicts)
+        for line in verdicts:
+            self.assertEqual((line["status"], line["reason"], line["code"]), ("ok", "", None))
+            self.assertGreater(line["problems"], 1)
+            self.assertGreater(line["calls"], 100)
         self.assertTrue(any("two at the same time" in line.get("at", "") for line in lines))
 
     def test_a_trial_of_what_is_not_there_is_a_usage_error(self):

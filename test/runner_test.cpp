@@ -11,7 +11,9 @@
 #include <memory>
 #include <new>
 #include <set>
+#include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bench/store.hpp"
@@ -253,6 +255,40 @@ TEST_F(RunnerTest, OperandsLieElsewhereInEachRoundAndInputsChangeInTheMiddle) {
 }
 
 // Wrong in one mode is wrong: the others have no time either, nor has what was measured before.
+TEST_F(RunnerTest, WhatAVariantBreaksBeforeItFailsIsMended) {
+  const auto vandal = variant("vandal", [](detail::ErasedFunction, const void*, const void* args) -> Launch {
+    auto* const* pointers = static_cast<float* const*>(args);
+    return [x = pointers[0], y = pointers[2]](StreamHandle) {
+      x[0] += 1;
+      y[-1] = 0;
+      throw std::runtime_error{"no wish to work"};
+    };
+  });
+  plan({fixture(vandal, family(), "5x32"), fixture(reference(), family(), "5x32")});
+  EXPECT_EQ(run().size(), 3U);
+  expect_status("failed", "no wish to work");
+}
+
+TEST_F(RunnerTest, WhatALastCallBreaksIsItsOwnVariantsFault) {
+  static int binding = 0, calls = 0, calls_a_round = 0;
+  binding = calls = 0;
+  const auto vandal = variant("vandal", [](detail::ErasedFunction, const void* problem, const void* args) {
+    const bool breaks = ++binding == 4;  // behind the gate and two rounds
+    calls_a_round = std::exchange(calls, 0);
+    auto* y = static_cast<float* const*>(args)[2];
+    return wrapped(problem, args, [y, breaks](Launch& inner, StreamHandle stream, int) {
+      inner(stream);
+      if (++calls == calls_a_round && breaks) y[-1] = 0;
+    });
+  });
+  plan({fixture(vandal, family(), "5x32"), fixture(reference(), family(), "5x32")}, 4);
+  static_cast<void>(run());
+  const auto found = entries("status");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].at("name"), "gelu/vandal/5x32/host");
+  EXPECT_EQ(found[0].at("status"), "wrong");
+}
+
 TEST_F(RunnerTest, AWrongVariantLosesAllItsModesOfTheProblem) {
   static int binding = 0;
   binding = 0;
@@ -411,6 +447,18 @@ TEST_F(RunnerTest, InputsThatCannotBeRenewedInMidRunCostTheirOwnRowsOnly) {
   plan({fixture(reference(), starved, "5x32"), fixture(reference(), family(), "1x3")}, 2);
   EXPECT_EQ(run().size(), 3U) << "one round before, and two of the other problem";
   expect_status("failed", "the inputs could not be renewed for round 1: ");
+}
+
+TEST_F(RunnerTest, NoTimeStandsWithoutAClosingGate) {
+  const Starved starved{3};
+  auto first = fixture(reference(), starved, "5x32"), second = first;
+  second.name += "_again";
+  plan({first, second}, 2);
+  std::erase_if(plan_.problems.at(0).steps, [](const Step& step) { return step.fixture == 1 && step.round == 1; });
+  EXPECT_EQ(run().size(), 2U);
+  const auto found = entries("status");
+  ASSERT_EQ(found.size(), 2U) << "also the one that was done when the inputs could not be renewed";
+  for (const auto& status : found) EXPECT_EQ(status.at("status"), "failed");
 }
 
 TEST_F(RunnerTest, ASlowVariantTakesFewerSamplesAndSaysSo) {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/admission/admission.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -12,6 +15,8 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
 #include <set>
 #include <stdexcept>
 #include <utility>
@@ -36,18 +41,10 @@ struct Candidate {
   std::string key;      ///< empty: it cannot be remembered
 };
 
-Status status_of(const std::string& text) {
-  for (const auto status : {Status::ok, Status::wrong, Status::unavailable, Status::failed})
-    if (to_string(status) == text) return status;
-  throw std::runtime_error{"a trial ended with the status '" + text + "'"};
-}
-
-Admission ended_as(Status status, std::string reason, std::string lacking = {}, double wall_s = 0) {
+Admission ended_as(Status status, std::string reason) {
   Admission admission;
   admission.status = status;
   admission.reason = std::move(reason);
-  admission.lacking = std::move(lacking);
-  admission.wall_s = wall_s;
   return admission;
 }
 
@@ -73,82 +70,112 @@ class ChildLog {
   std::size_t read_ = 0;
 };
 
+/// The last line that says anything.
+std::string last_line_of(const std::filesystem::path& path) {
+  std::ifstream file{path};
+  std::string last = "it printed nothing";
+  for (std::string line; std::getline(file, line);)
+    if (line.find_first_not_of(" \t\r") != std::string::npos) last = std::move(line);
+  return last;
+}
+
 /// One child after the other, until every candidate has a verdict.
 class TrialsInChildren {
  public:
-  TrialsInChildren(const Options& options, std::vector<Candidate> candidates, Console& console)
-      : options_{options}, pending_{std::move(candidates)}, console_{console}, total_{pending_.size()} {}
+  using Done = std::function<void(const Candidate&, Admission)>;
+  TrialsInChildren(const Options& options, std::vector<Candidate> candidates, Console& console, Done done)
+      : options_{options},
+        pending_{std::move(candidates)},
+        console_{console},
+        done_{std::move(done)},
+        total_{pending_.size()} {}
 
   /// False where an interrupt came.
-  bool run(const std::function<void(const Candidate&, Admission)>& done) {
+  bool run() {
     while (!pending_.empty()) {
       const auto before = pending_.size();
-      run_child(done);
+      const auto last_words = run_child();
       if (interrupt_signal != 0) return false;
       if (pending_.size() == before) {  // it did not come to the first one
-        const auto candidate = std::move(pending_.front());
-        pending_.erase(pending_.begin());
-        done(candidate, ended_as(Status::failed, "the process that should try it ended at once: " + last_words_));
+        subject_ = pending_.front().subject;
+        finish(ended_as(Status::failed, "the process that should try it ended at once: " + last_words));
       }
     }
     return true;
   }
 
  private:
-  void run_child(const std::function<void(const Candidate&, Admission)>& done) {
+  /// Until it has tried all or one was refused. Returns its last words.
+  std::string run_child() {
     std::string subjects;
     for (const auto& candidate : pending_) subjects += (subjects.empty() ? "" : ",") + candidate.subject;
     const TemporaryFolder folder;
+    const auto words = folder.path() / "words";
     ChildLog log{folder.path() / "trials"};
+    seed_ = std::random_device{}();
     ChildProcess child{"/proc/self/exe",
-                       {"--mage_try=" + subjects, fmt::format("--mage_device={}", options_.device)},
-                       folder.path() / "trials"};
+                       {"--mage_try=" + subjects, fmt::format("--mage_device={}", options_.device),
+                        fmt::format("--mage_seed={}", seed_)},
+                       folder.path() / "trials",
+                       {},
+                       words};
     auto alive = Clock::now();
     subject_.clear();
-    last_words_ = "it printed nothing";
+    where_.clear();
     for (bool ended = false; !ended;) {
       static_cast<void>(child.wait_until([] { return false; }, 0.02));
       ended = child.has_ended();  // before the last look at what it printed
+      bool refused = false;
       for (const auto& line : log.news()) {
         alive = Clock::now();
-        take(line, done);
+        refused = take(line) || refused;
       }
-      if (interrupt_signal != 0 || pending_.empty()) return child.kill();
+      // What a refused variant leaves behind, as a thread that still writes, must not be the next one's fault.
+      if (refused || interrupt_signal != 0 || pending_.empty()) {
+        child.kill();
+        return {};
+      }
       if (ended || seconds_since(alive) < options_.admission_deadline_s) continue;
       child.kill();
-      return give_up(Status::failed, fmt::format("no sign of life for {:g} s", options_.admission_deadline_s), done);
+      give_up(Status::failed, fmt::format("no sign of life for {:g} s", options_.admission_deadline_s));
+      return {};
     }
     const int code = child.wait();
+    auto last_words = last_line_of(words);
     if (!subject_.empty())
-      give_up(Status::wrong,
-              code < 0 ? fmt::format("it ended the process by signal {} ({})", -code, ::strsignal(-code))
-                       : fmt::format("it ended the process with code {}: {}", code, last_words_),
-              done);
+      give_up(Status::wrong, code < 0 ? fmt::format("it ended the process by signal {} ({})", -code, ::strsignal(-code))
+                                      : fmt::format("it ended the process with code {}: {}", code, last_words));
+    return last_words;
   }
 
-  void take(const std::string& line, const std::function<void(const Candidate&, Admission)>& done) {
-    const auto entry = Json::parse(line, nullptr, false);
-    if (!entry.is_object() || !entry.contains("variant")) {
-      if (!line.empty()) last_words_ = line;
-      return;
-    }
+  /// One line of a child's. True where it refuses a variant.
+  bool take(const std::string& line) {
+    const auto entry = Json::parse(line);
     subject_ = entry.at("variant");
     if (entry.contains("at")) {
       where_ = entry.at("at");
       console_.progress(static_cast<int>(total_ - pending_.size()), static_cast<int>(total_), -1,
                         "trying " + subject_ + ": " + where_);
-      return;
+      return false;
     }
-    const auto status = status_of(entry.at("status"));
-    finish(ended_as(status, entry.at("reason"), entry.at("lacking"), entry.at("wall_s")), done);
+    auto admission = ended_as(parse_status(entry.at("status").get<std::string>()).value(), entry.at("reason"));
+    if (const auto& code = entry.at("code"); !code.is_null())
+      admission.code = parse_unavailable(code.get<std::string>());
+    admission.lacking = entry.at("lacking");
+    admission.wall_s = entry.at("wall_s");
+    admission.problems = entry.at("problems");
+    admission.calls = entry.at("calls");
+    const bool refused = admission.status != Status::ok;
+    finish(std::move(admission));
+    return refused;
   }
 
-  void give_up(Status status, const std::string& why, const std::function<void(const Candidate&, Admission)>& done) {
+  void give_up(Status status, const std::string& why) {
     if (subject_.empty() && !pending_.empty()) subject_ = pending_.front().subject;
-    finish(ended_as(status, where_.empty() ? why : where_ + ": " + why), done);
+    finish(ended_as(status, where_.empty() ? why : where_ + ": " + why));
   }
 
-  void finish(Admission admission, const std::function<void(const Candidate&, Admission)>& done) {
+  void finish(Admission admission) {
     const auto found = std::find_if(pending_.begin(), pending_.end(),
                                     [&](const Candidate& candidate) { return candidate.subject == subject_; });
     if (found == pending_.end()) return;
@@ -156,39 +183,64 @@ class TrialsInChildren {
     pending_.erase(found);
     subject_.clear();
     where_.clear();
-    done(candidate, std::move(admission));
+    admission.seed = seed_;
+    done_(candidate, std::move(admission));
   }
 
   const Options& options_;
   std::vector<Candidate> pending_;
   Console& console_;
+  Done done_;
   std::size_t total_;
+  std::uint64_t seed_ = 0;       ///< of the child that runs
   std::string subject_, where_;  ///< that is tried now, and by what
-  std::string last_words_;
 };
 
-/// Host code does the same on any CPU that runs this program.
-std::string identity_of(const VariantInfo& variant, int device) {
-  return variant.on_host() ? "host" : cuda_identity(device);
+/// Where two of these are equal, the same machine code does the same. Host code does so on any CPU that runs it.
+std::string identity_of(const VariantInfo& variant, const std::optional<DeviceInfo>& cuda) {
+  if (variant.on_host() || !cuda) return "host";
+  std::string text = cuda->name;
+  for (const auto& [key, value] : cuda->facts)
+    if (key == "compute_capability" || key == "cuda_driver_api" || key == "cuda_runtime") text += " " + value;
+  return text;
 }
 
-void print_line(const Json& line) {
-  static_cast<void>(std::fputs((json_text(line) + "\n").c_str(), stdout));
-  static_cast<void>(std::fflush(stdout));  // the parent waits for signs of life
-}
+/// The lines of a child's, where a variant prints nothing.
+class Report {
+ public:
+  Report() : file_{::fdopen(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0), "w")} {
+    if (!file_ || ::dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+      throw std::runtime_error{std::string{"cannot set stdout apart for the trials' lines: "} + std::strerror(errno)};
+  }
+  void operator()(const Json& line) {
+    static_cast<void>(std::fputs((json_text(line) + "\n").c_str(), file_.get()));
+    static_cast<void>(std::fflush(file_.get()));  // the parent waits for signs of life
+  }
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { static_cast<void>(std::fclose(file)); }
+  };
+  std::unique_ptr<std::FILE, Close> file_;
+};
 
 }  // namespace
 
 Admissions admit(const Options& options, const std::vector<Fixture>& fixtures, Console& console) {
   Admissions admissions;
   AdmissionCache cache{options.admission_cache.value_or(AdmissionCache::default_path())};
+  std::optional<DeviceInfo> cuda;
   std::vector<Candidate> candidates;
   std::set<std::string> seen;
   for (const auto& fixture : fixtures) {
     const auto& variant = *fixture.variant;
     const auto subject = variant.family + "/" + variant.name;
     if (fixture.status != Status::ok || !seen.insert(subject).second) continue;
-    const auto key = admission_key(*fixture.family, variant, identity_of(variant, options.device));
+    if (!variant.on_host()) {
+      if (!cuda) cuda = cuda_device_info(options.device);
+      if (variant.min_cc > cuda->compute_capability) continue;  // the plan says that it cannot run here
+    }
+    const auto key = admission_key(*fixture.family, variant, identity_of(variant, cuda));
     if (key.empty() || !cache.has(key)) {
       candidates.push_back({subject, key});
       continue;
@@ -211,7 +263,7 @@ Admissions admit(const Options& options, const std::vector<Fixture>& fixtures, C
   const auto count = candidates.size();
   const auto begin = Clock::now();
   if (count > 0) {
-    if (!TrialsInChildren{options, std::move(candidates), console}.run(done)) return {};
+    if (!TrialsInChildren{options, std::move(candidates), console, done}.run()) return {};
     const auto refused = std::count_if(admissions.begin(), admissions.end(),
                                        [](const auto& one) { return one.second.status != Status::ok; });
     console.line(fmt::format("{} variant{} tried in {:.1f} s: {} admitted{}", count, count == 1 ? "" : "s",
@@ -229,12 +281,13 @@ void withhold(const Admissions& admissions, std::vector<Fixture>& fixtures) {
     const auto found = admissions.find(fixture.variant->family + "/" + fixture.variant->name);
     if (fixture.status != Status::ok || found == admissions.end() || found->second.status == Status::ok) continue;
     fixture.status = found->second.status;
-    if (fixture.status == Status::unavailable) fixture.reason = Unavailable::memory;
+    fixture.reason = found->second.code;
     fixture.detail = "not admitted: " + found->second.reason;
   }
 }
 
 int run_trials(const Options& options) {
+  Report report;
   auto host = make_host_device();
   std::unique_ptr<Device> cuda;
   std::map<std::pair<const Family*, const Device*>, std::unique_ptr<TrialProblems>> problems;
@@ -248,23 +301,20 @@ int run_trials(const Options& options) {
     if (!variant->on_host() && !cuda) cuda = make_cuda_device(options.device);
     auto& device = variant->on_host() ? *host : *cuda;
     auto& known = problems[{family, &device}];
-    if (!known) known = std::make_unique<TrialProblems>(*family);
+    if (!known) known = std::make_unique<TrialProblems>(*family, options.seed);
     const auto begin = Clock::now();
-    const auto at = [&](const std::string& what) { print_line({{"variant", subject}, {"at", what}}); };
+    const auto at = [&](const std::string& what) { report({{"variant", subject}, {"at", what}}); };
     at("its problems");  // from here on what happens is its doing
-    TrialVerdict verdict;
-    if (variant->min_cc > device.info().compute_capability && !variant->on_host())
-      verdict.status = Status::ok;  // the plan says that it cannot run here
-    else
-      verdict = try_variant(device, *known, *variant, at);
-    print_line({{"variant", subject},
-                {"status", to_string(verdict.status)},
-                {"reason", verdict.reason},
-                {"lacking", verdict.lacking},
-                {"problems", verdict.problems},
-                {"wall_s", seconds_since(begin)}});
-    // What a variant leaves behind, as a thread that still writes, must not be the next one's fault.
-    if (verdict.status != Status::ok) return exit_code::row_failed;
+    const auto verdict = try_variant(device, *known, *variant, at);
+    report({{"variant", subject},
+            {"status", to_string(verdict.status)},
+            {"reason", verdict.reason},
+            {"code", verdict.code ? Json(to_string(*verdict.code)) : Json(nullptr)},
+            {"lacking", verdict.lacking},
+            {"problems", verdict.problems},
+            {"calls", verdict.calls},
+            {"wall_s", seconds_since(begin)}});
+    if (verdict.status != Status::ok) return exit_code::row_failed;  // whoever reads this goes on in another process
   }
   return exit_code::measured;
 }

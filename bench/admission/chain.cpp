@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "mage_bench/case.hpp"
 #include "mage_bench/random.hpp"
 
 namespace mage {
@@ -14,10 +15,6 @@ namespace {
 
 constexpr std::uint32_t nan_word = 0x7FC0A5A5U;
 constexpr double delay_us = 100;  // hides the enqueueing of a dozen kernels
-
-std::size_t offset_bytes(const Operand& operand) {
-  return static_cast<std::size_t>(operand.offset) * size_of(operand.dtype);
-}
 
 class Chain {
  public:
@@ -106,10 +103,10 @@ class Chain {
   }
 
   void* allocate(const Operand& operand, Trials* shared) {
-    const auto bytes = offset_bytes(operand) + operand.bytes();
+    const auto bytes = operand.offset_bytes() + operand.bytes();
     void* raw = shared != nullptr ? shared->allocate_shared(bytes) : device_.allocate(bytes);
     memory_.emplace_back(raw, [&device = device_](void* pointer) { device.deallocate(pointer); });
-    return static_cast<std::byte*>(raw) + offset_bytes(operand);
+    return static_cast<std::byte*>(raw) + operand.offset_bytes();
   }
 
   /// x as it was at first, NaN in everything else that a call writes.
@@ -183,6 +180,21 @@ std::vector<Link> links(const Operands& operands) {
         found.push_back({out, in});
     }
   return found;
+}
+
+std::vector<AnyProblem> chained_problems(const Family& family) {
+  // Small: where a call leaves room on the device, all of the next one can start. With a single row, an output has the
+  // shape of a bias and of weights too.
+  constexpr std::size_t most_bytes = std::size_t{8} << 20U;
+  std::vector<AnyProblem> problems;
+  for (const auto* name : {"64x1024", "1x4096", "37x515-o1", "600x768", "16x12288"})
+    if (auto problem = family.parse(name)) problems.push_back(std::move(*problem));
+  if (problems.empty()) problems = family.test_problems();  // a family whose problems are no matrices
+  std::erase_if(problems, [&](const AnyProblem& problem) {
+    const auto operands = family.operands(problem);
+    return links(operands).empty() || Case::device_bytes(operands) > most_bytes;
+  });
+  return problems;
 }
 
 ChainVerdict check_chain(Device& device, const Chained& chained, int repetitions) {

@@ -11,6 +11,7 @@
 
 #include "mage_bench/device.hpp"
 #include "mage_bench/operand.hpp"
+#include "mage_bench/registry.hpp"
 
 namespace mage {
 
@@ -19,6 +20,8 @@ struct Link {
   std::size_t out = 0, in = 0;
 };
 [[nodiscard]] std::vector<Link> links(const Operands& operands);
+/// The problems with links that a family's calls are chained on.
+[[nodiscard]] std::vector<AnyProblem> chained_problems(const Family& family);
 
 /// An operation on any pointers, and which of its outputs is linked to which of its inputs.
 struct Chained {

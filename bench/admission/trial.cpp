@@ -21,11 +21,7 @@ constexpr double longest_repetition_us = 2e6;
 constexpr int calls_a_graph = 50;
 constexpr int chain_repetitions = 6;
 constexpr int pairs_together = 8, calls_together = 20, calls_longer = 4;
-constexpr int traced_problems = 3;
-
-/// Small: where a call leaves room on the device, all of the next one can start. With a single row, an output has the
-/// shape of a bias and of weights too.
-constexpr const char* chained_problems[]{"64x1024", "1x4096", "37x515-o1", "600x768", "16x12288"};
+constexpr std::size_t traced_problems = 3;
 
 class Trial {
  public:
@@ -37,10 +33,13 @@ class Trial {
         variant_{variant},
         tell_{at},
         host_{device.info().is_host},
-        settings_{device.settings()} {}
+        settings_{device.settings()},
+        secret_{problems.seed()} {}
 
   TrialVerdict run() {
     try {
+      if (!host_ && variant_.min_cc > device_.info().compute_capability)
+        throw UnavailableError{Unavailable::arch, std::string{explain(Unavailable::arch)}};
       const auto accepted = problems_.accepted(variant_, host_ ? small_host_bytes : small_device_bytes);
       if (accepted.empty())
         throw std::runtime_error{"it accepts none of its family's problems, so that it cannot be tried"};
@@ -57,11 +56,12 @@ class Trial {
       verdict_.problems = static_cast<int>(accepted.size());
     } catch (const UnavailableError& error) {
       fail(Status::unavailable, error.what());
+      verdict_.code = error.reason();
     } catch (const WrongError& error) {
-      fail(Status::wrong, where_ + ": " + error.what());
+      fail(Status::wrong, error.what());
     } catch (const std::exception& error) {
-      // An address that is not the operation's: nothing else stops a kernel that was launched.
-      fail(at_border_ ? Status::wrong : Status::failed, where_ + ": " + error.what());
+      // An address that is not the operation's: nothing else there stops a kernel that was launched.
+      fail(at_border_ && is_lost() ? Status::wrong : Status::failed, error.what());
     }
     finish();
     return verdict_;
@@ -70,7 +70,16 @@ class Trial {
  private:
   void fail(Status status, const std::string& reason) {
     verdict_.status = status;
-    verdict_.reason = reason;
+    verdict_.reason = where_ + ": " + reason;
+  }
+  /// Whether the device can do nothing any more.
+  [[nodiscard]] bool is_lost() {
+    try {
+      device_.wait_idle();
+      return false;
+    } catch (const std::exception&) {
+      return true;
+    }
   }
   void at(const std::string& where) {
     where_ = where;
@@ -85,16 +94,15 @@ class Trial {
 
   /// After the last trial: the device is to be what it was.
   void finish() {
+    if (verdict_.status != Status::ok) return;  // and this process ends
     try {
       device_.wait_idle();
-      const auto changed = changed_setting(settings_, device_.settings());
+      const auto changed = changed_settings(settings_, device_.settings(), Changes::forbidden_before_calls);
+      if (!changed.empty()) return fail(Status::wrong, "it changed a setting of the device: " + changed);
       device_.set_back(settings_);
       device_.place_scratch(0);
-      // The one that a variant may ask for, and does not get.
-      if (!changed.empty() && !changed.starts_with("persisting_l2_cache_size") && verdict_.status == Status::ok)
-        fail(Status::wrong, "it changed a setting of the device: " + changed);
     } catch (const std::exception& error) {
-      if (verdict_.status == Status::ok) fail(Status::failed, where_ + ": " + error.what());
+      fail(Status::failed, error.what());
     }
   }
 
@@ -180,18 +188,20 @@ class Trial {
 
   /// By holding the stream, and by the profiler's records of which kernel ran where and when.
   void on_its_stream(const std::vector<AnyProblem>& accepted) {
-    for (int i = 0; i < traced_problems && i < static_cast<int>(accepted.size()); ++i) {
-      // From the largest on: work that is out of order shows where it takes long.
-      auto order = accepted;
-      std::sort(order.begin(), order.end(),
-                [this](const AnyProblem& a, const AnyProblem& b) { return bytes(a) > bytes(b); });
-      const auto& problem = order[static_cast<std::size_t>(i)];
+    // From the largest on: work that is out of order shows where it takes long.
+    auto order = accepted;
+    std::sort(order.begin(), order.end(),
+              [this](const AnyProblem& a, const AnyProblem& b) { return bytes(a) > bytes(b); });
+    if (order.size() > traced_problems) order.resize(traced_problems);
+    for (const auto& problem : order) {
       at(problem.name + ", on its stream");
       Case bound{device_, problems_.oracle(problem), {.slack_bytes = 0, .border = {}, .secret = ++secret_}};
       device_.place_scratch(secret_);
       auto launch = bound.bind(variant_);
       device_.submit(launch);
-      expect(work_out_of_turn(device_, bound, launch));
+      const auto out_of_turn = work_out_of_turn(device_, bound, launch);
+      expect(out_of_turn.wrong);
+      if (!out_of_turn.lacking.empty()) lacks(out_of_turn.lacking);
       expect(work_left_behind(device_, launch));
       for (int call = 0; call < 3; ++call) {
         device_.delay(100);
@@ -221,24 +231,28 @@ class Trial {
   }
 
   void chained() {
-    for (const auto* name : chained_problems) {
-      const auto problem = family_.parse(name);
-      if (!problem || !accepts(variant_, *problem)) continue;
-      const auto operands = family_.operands(*problem);
+    const auto problems = chained_problems(family_);
+    int chains = 0;
+    for (const auto& problem : problems) {
+      if (!accepts(variant_, problem)) continue;
+      const auto operands = family_.operands(problem);
       for (const auto& link : links(operands)) {
-        at(std::string{name} + ", calls that pass " + operands[link.out].name + " on as " + operands[link.in].name);
+        at(problem.name + ", calls that pass " + operands[link.out].name + " on as " + operands[link.in].name);
         device_.place_scratch(++secret_);
         const Chained chained{
             .operands = operands,
             .link = link,
             .prepare =
-                [&](const Pointers& pointers) { return prepare(variant_, *problem, family_.bind(*problem, pointers)); },
-            .derive = [&](const Pointers& host) { family_.derive(*problem, host); },
+                [&](const Pointers& pointers) { return prepare(variant_, problem, family_.bind(problem, pointers)); },
+            .derive = [&](const Pointers& host) { family_.derive(problem, host); },
             .varies = !variant_.deterministic};
         const auto verdict = check_chain(device_, chained, host_ ? 1 : chain_repetitions);
         if (!verdict.ok()) throw WrongError{verdict.reason};
+        chains += 1;
       }
     }
+    if (chains == 0 && !problems.empty())
+      lacks("it accepts none of the problems on which its family's calls are chained, as " + problems.front().name);
   }
 
   /// Two bindings with memory and inputs of their own: what they share is what no call may keep to itself.
@@ -266,7 +280,7 @@ class Trial {
   /// Each checked as a whole: a call in some hundred that is wrong is found.
   void many_calls(const AnyProblem& problem) {
     const int calls = host_ ? host_calls : device_calls;
-    at(problem.name + ", " + std::to_string(calls) + " calls");
+    at(problem.name + ", up to " + std::to_string(calls) + " calls");
     Case bound{device_, problems_.oracle(problem), {.slack_bytes = 0, .border = {}, .secret = ++secret_}};
     device_.place_scratch(secret_);
     auto launch = bound.bind(variant_);
@@ -291,7 +305,8 @@ class Trial {
     }
     Launch direct = call;
     const double begin_us = device_.now_us();
-    for (int done = 0; done < calls && device_.now_us() - begin_us < longest_repetition_us; done += calls_a_graph) {
+    for (int& done = verdict_.calls; done < calls && device_.now_us() - begin_us < longest_repetition_us;
+         done += calls_a_graph) {
       if (graph)
         device_.replay(*graph);
       else
@@ -313,8 +328,8 @@ class Trial {
   TrialVerdict verdict_;
   std::string where_ = "before the first trial";
   bool at_border_ = false, borders_ = true;
-  int captured_ = 0;
-  std::uint64_t secret_ = 0;
+  std::size_t captured_ = 0;
+  std::uint64_t secret_;
 };
 
 }  // namespace
@@ -338,7 +353,7 @@ const Oracle& TrialProblems::oracle(const AnyProblem& problem, std::uint32_t inp
   auto& known = oracles_[{problem.name, input_epoch}];
   if (!known) {
     known = std::make_unique<Oracle>(family_, problem, input_epoch);
-    known->vary(oracles_.size());
+    known->vary(seed_ + input_epoch);
   }
   return *known;
 }

@@ -91,15 +91,24 @@ class Case {
 
   /// The operation on other input memory, with other values, and the same outputs: see spoil_copies().
   [[nodiscard]] Launch bind_to_copies(const VariantInfo& variant) const;
-  /// Enqueues spoiling the copies of the inputs, or making them copies again. Needs slack.
+  /// Enqueues spoiling the copies of the inputs, those of floating-point values: an integer may be an index. Needs
+  /// slack.
   void spoil_copies();
-  void restore_copies();
+  /// Waits. Undoes it. In words, which of them an operation changed; empty where none.
+  [[nodiscard]] std::string unspoil_copies();
+
+  /// Waits. What an operation may not have changed: a fence or an input, in words; empty where nothing was. Mends it.
+  [[nodiscard]] std::string damage();
+  /// Inputs, their copies and fences as they were at first, whatever an operation did to them; what was found is
+  /// forgotten. From the oracle's memory: nothing on the device is taken for right.
+  void restore();
 
   /// The raw pointers, in operand order.
   [[nodiscard]] const Pointers& pointers() const { return *pointers_; }
   [[nodiscard]] std::vector<std::byte> read(std::size_t operand_index);
 
-  /// Bytes that a case of these operands takes on its device: the operands alone, and with all that measuring needs.
+  /// Bytes that a case of these operands takes on its device: the operands alone, and with all that measuring needs but
+  /// a variant's scratch.
   [[nodiscard]] static std::size_t device_bytes(const Operands& operands);
   [[nodiscard]] static std::size_t measured_bytes(const Operands& operands);
   /// Bytes on the host, those of its oracle and of a check.
@@ -110,6 +119,8 @@ class Case {
   struct Memory;
   struct Right;
 
+  [[nodiscard]] std::byte* payload_of_copy(std::size_t operand) const;
+  void load_copies();
   void load_inputs();
   void put_in_place(int set);
   void bind_pointers();
@@ -121,6 +132,7 @@ class Case {
   void mend_fences();
   [[nodiscard]] std::vector<std::uint64_t> checksums(Role role);
   [[nodiscard]] std::string changed_input();
+  void spoil_copies_under(std::uint64_t secret);
   [[nodiscard]] Verdict judge_outputs(std::uint64_t checksum);
 
   Device& device_;
@@ -137,7 +149,7 @@ class Case {
   std::vector<std::byte> scratch_;                             ///< an output, brought to the host
   std::uint32_t poison_ = 0;
   Question question_;
-  std::uint64_t secrets_ = 0;
+  std::uint64_t secrets_ = 0, secret_of_copies_ = 0;
   /// Outputs that passed for these inputs: set and checksum, and worst error over bound.
   std::map<std::pair<int, std::uint64_t>, double> passed_;
 };

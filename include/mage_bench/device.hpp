@@ -51,8 +51,10 @@ struct KernelRecord {
   bool is_kernel = true;     ///< and no copy or fill
   std::uint32_t stream = 0;  ///< by the profiler's own numbers
   std::uint32_t thread = 0;  ///< of the host, that enqueued it; likewise
-  /// One of the measuring protocol's own.
-  [[nodiscard]] bool is_harness() const { return !is_kernel || name.find("mage_harness_") != std::string::npos; }
+  /// One of the measuring protocol's own: these run between calls, where the mark is 0.
+  [[nodiscard]] bool is_harness() const {
+    return !is_kernel || (mark == 0 && name.find("mage_harness_") != std::string::npos);
+  }
 };
 
 /// One of a device's limits, as cudaLimitPersistingL2CacheSize, or another setting of the whole process.
@@ -90,8 +92,9 @@ class Trials {
   enum class Border { front, rear };
 
   /// Memory that begins (front) or ends (rear) exactly where an address begins that nobody may touch: whoever does
-  /// loses the process. `bytes` a multiple of 256. Released by Device::deallocate.
+  /// loses the process. `bytes` a multiple of vector_bytes, which is its alignment. Released by Device::deallocate.
   [[nodiscard]] virtual void* allocate_at_border(std::size_t bytes, Border border) = 0;
+  static constexpr std::size_t vector_bytes = 16;  ///< the widest access of one thread on most devices
   /// From now on memory that a variant allocates for itself lies so, until the next Device::place_scratch().
   virtual void scratch_at_border(Border /*border*/) {}
   /// Memory that host and device both read and write. Released by Device::deallocate.
@@ -252,10 +255,9 @@ struct CudaPresence {
   std::string detail;  ///< why_not in words, with the driver's own
 };
 [[nodiscard]] CudaPresence cuda_presence();
-/// Name, compute capability and driver of a device that is present, without creating a context: where two of these are
-/// equal, the same machine code does the same.
-[[nodiscard]] std::string cuda_identity(int index);
-/// Throws UnavailableError where cuda_presence() says so, std::invalid_argument where `index` is out of range.
+// Both throw UnavailableError where cuda_presence() says so, std::invalid_argument where `index` is out of range.
+/// All but free_bytes, without creating a context.
+[[nodiscard]] DeviceInfo cuda_device_info(int index);
 [[nodiscard]] std::unique_ptr<Device> make_cuda_device(int index);
 
 }  // namespace mage

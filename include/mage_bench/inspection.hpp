@@ -76,9 +76,8 @@ struct Findings {
   std::uint32_t tag = 0;      ///< of the question; of memory outside: which operand it is around
   std::uint64_t element = 0;  ///< of memory outside: bytes from the beginning of what was looked at
   double got = 0, low = 0, high = 0;
-  double worst = 0;             ///< by judge(): largest error / bound of the elements inside their bounds
-  double squares = 0;           ///< by judge(): of all errors; NaN or infinite where a value is
-  std::uint64_t untouched = 0;  ///< by judge(): words that hold the poison
+  double worst = 0;    ///< by judge(): largest error / bound of the elements inside their bounds
+  double squares = 0;  ///< by judge(): of all errors; NaN or infinite where a value is
 };
 
 }  // namespace mage

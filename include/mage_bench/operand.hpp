@@ -53,6 +53,7 @@ struct Operand {
 
   [[nodiscard]] int64 elements() const { return rows * cols; }
   [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(dtype); }
+  [[nodiscard]] std::size_t offset_bytes() const { return static_cast<std::size_t>(offset) * size_of(dtype); }
 };
 
 /// A family's operands in the order in which `bind` and `reference` expect their pointers.

@@ -33,8 +33,9 @@ class Oracle {
   Oracle(const Family& family, AnyProblem problem, std::uint32_t input_epoch = 0, Oracle* old = nullptr);
   /// New input values and their reference, and no variation. Every Case of this oracle needs reload() afterwards.
   void refresh(std::uint32_t input_epoch);
-  /// Makes set 1: in each input some pairs of elements change places, at places that follow from `secret`; inputs that
-  /// follow from others follow. Costs what a reference costs. Every Case needs reload() afterwards.
+  /// Makes set 1: in each input of floating-point values some pairs of elements change places, at places that follow
+  /// from `secret`; inputs that follow from others follow. Costs what a reference costs. Every Case needs reload()
+  /// afterwards.
   void vary(std::uint64_t secret);
 
   [[nodiscard]] const Family& family() const { return family_; }

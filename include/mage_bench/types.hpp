@@ -11,6 +11,8 @@ namespace mage {
 
 /// A time exists only when `ok`.
 enum class Status { ok, wrong, unsupported, unavailable, failed };
+inline constexpr std::array all_statuses{Status::ok, Status::wrong, Status::unsupported, Status::unavailable,
+                                         Status::failed};
 
 /// Why something cannot be measured here: a closed set, so that stores can be compared.
 enum class Unavailable {
@@ -25,6 +27,16 @@ enum class Unavailable {
   package_missing,       ///< an optional package was absent at build time
   host_only,             ///< the mode times a device, the variant runs on the host
 };
+inline constexpr std::array all_reasons{Unavailable::no_cuda_device,
+                                        Unavailable::cuda_toolkit_missing,
+                                        Unavailable::cupti_missing,
+                                        Unavailable::cupti_busy,
+                                        Unavailable::capture_illegal,
+                                        Unavailable::needs_sync,
+                                        Unavailable::arch,
+                                        Unavailable::memory,
+                                        Unavailable::package_missing,
+                                        Unavailable::host_only};
 
 enum class TimingMode { event, event_cold, batch, graph, host, kernel };
 inline constexpr std::array all_modes{TimingMode::event, TimingMode::event_cold, TimingMode::batch,
@@ -35,6 +47,9 @@ inline constexpr std::array all_modes{TimingMode::event, TimingMode::event_cold,
 [[nodiscard]] std::string_view to_string(TimingMode mode);
 /// The reason in words a user can act on.
 [[nodiscard]] std::string_view explain(Unavailable reason);
+// What to_string() made; nothing for any other text.
+[[nodiscard]] std::optional<Status> parse_status(std::string_view text);
+[[nodiscard]] std::optional<Unavailable> parse_unavailable(std::string_view text);
 [[nodiscard]] std::optional<TimingMode> parse_mode(std::string_view text);
 
 /// Something cannot be measured, and that is no fault of the variant: becomes status `unavailable`.

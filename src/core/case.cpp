@@ -13,7 +13,6 @@ namespace mage {
 
 using case_memory::alignment;
 using case_memory::fence_bytes;
-using case_memory::offset_bytes;
 
 namespace {
 
@@ -67,12 +66,9 @@ void Case::reload() {
   if (options_.slack_bytes > 0 && !device_.info().is_host && copies_.empty())
     for (const auto& buffer : buffers_)
       copies_.push_back(buffer->is_input()
-                            ? std::make_unique<Memory>(device_, offset_bytes(buffer->operand) + buffer->payload_bytes)
+                            ? std::make_unique<Memory>(device_, buffer->operand.offset_bytes() + buffer->payload_bytes)
                             : nullptr);
-  for (std::size_t i = 0; i < copies_.size(); ++i)
-    if (copies_[i])
-      device_.upload(copies_[i]->as<std::byte>() + offset_bytes(buffers_[i]->operand), oracle_.input(i).data(),
-                     buffers_[i]->payload_bytes);
+  load_copies();
   load_inputs();
   for (const auto& buffer : buffers_) {
     if (!buffer->is_input()) continue;
@@ -130,6 +126,15 @@ void Case::put_in_place(int set) {
   question_.set = set;
 }
 
+std::byte* Case::payload_of_copy(std::size_t operand) const {
+  return copies_[operand]->as<std::byte>() + buffers_[operand]->operand.offset_bytes();
+}
+
+void Case::load_copies() {
+  for (std::size_t i = 0; i < copies_.size(); ++i)
+    if (copies_[i]) device_.upload(payload_of_copy(i), oracle_.input(i).data(), buffers_[i]->payload_bytes);
+}
+
 void Case::load_inputs() {
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     if (!buffers_[i]->is_input()) continue;
@@ -137,7 +142,7 @@ void Case::load_inputs() {
     if (copies_.empty())
       device_.upload(buffer.payload(), oracle_.input(i).data(), buffer.payload_bytes);
     else
-      device_.copy(buffer.payload(), copies_[i]->as<std::byte>() + offset_bytes(buffer.operand), buffer.payload_bytes);
+      device_.copy(buffer.payload(), payload_of_copy(i), buffer.payload_bytes);
   }
   question_.set = 0;
 }
@@ -218,29 +223,44 @@ Launch Case::bind_to_copies(const VariantInfo& variant) const {
   std::vector<void*> pointers;
   pointers.reserve(buffers_.size());
   for (std::size_t i = 0; i < buffers_.size(); ++i)
-    pointers.push_back(buffers_[i]->is_input() && !copies_.empty()
-                           ? copies_[i]->as<std::byte>() + offset_bytes(buffers_[i]->operand)
-                           : buffers_[i]->payload());
+    pointers.push_back(buffers_[i]->is_input() && !copies_.empty() ? payload_of_copy(i) : buffers_[i]->payload());
   const Pointers bound{std::move(pointers)};
   return prepare(variant, oracle_.problem(), oracle_.family().bind(oracle_.problem(), bound));
 }
 
-void Case::spoil_copies() {
-  const auto secret = next_secret();
-  for (std::size_t i = 0; i < copies_.size(); ++i)
-    if (copies_[i]) {
-      const auto& operand = buffers_[i]->operand;
-      device_.spoil(copies_[i]->as<std::byte>() + offset_bytes(operand), operand.dtype,
-                    static_cast<std::size_t>(operand.elements()), secret);
-    }
+void Case::spoil_copies_under(std::uint64_t secret) {
+  for (std::size_t i = 0; i < copies_.size(); ++i) {
+    const auto& operand = buffers_[i]->operand;
+    if (copies_[i] && is_floating(operand.dtype))
+      device_.spoil(payload_of_copy(i), operand.dtype, static_cast<std::size_t>(operand.elements()), secret);
+  }
 }
 
-void Case::restore_copies() {
-  put_in_place(0);
-  for (std::size_t i = 0; i < copies_.size(); ++i)
-    if (copies_[i])
-      device_.copy(copies_[i]->as<std::byte>() + offset_bytes(buffers_[i]->operand), buffers_[i]->payload(),
-                   buffers_[i]->payload_bytes);
+void Case::spoil_copies() {
+  secret_of_copies_ = next_secret();
+  spoil_copies_under(secret_of_copies_);
+}
+
+std::string Case::unspoil_copies() {
+  spoil_copies_under(secret_of_copies_);  // a bit that is flipped twice is what it was
+  std::size_t input = 0;
+  for (std::size_t i = 0; i < copies_.size(); ++i) {
+    if (!copies_[i]) continue;
+    const auto& buffer = *buffers_[i];
+    const auto sum = device_.checksum(payload_of_copy(i), buffer.payload_bytes);
+    if (sum != input_checksums_[input++][0])
+      return "input changed: " + buffer.operand.name + ", where it lay elsewhere";
+  }
+  return {};
+}
+
+void Case::restore() {
+  device_.wait_idle();
+  static_cast<void>(device_.findings());
+  mend_fences();
+  load_copies();
+  load_inputs();
+  device_.synchronize();
 }
 
 std::vector<std::byte> Case::read(std::size_t operand_index) {
@@ -253,7 +273,7 @@ std::vector<std::byte> Case::read(std::size_t operand_index) {
 
 std::size_t Case::device_bytes(const Operands& operands) {
   std::size_t total = 0;
-  for (const auto& operand : operands) total += operand.bytes() + 2 * fence_bytes + offset_bytes(operand);
+  for (const auto& operand : operands) total += operand.bytes() + 2 * fence_bytes + operand.offset_bytes();
   return total;
 }
 
@@ -262,7 +282,7 @@ std::size_t Case::measured_bytes(const Operands& operands) {
   for (const auto& operand : operands) {
     const auto elements = static_cast<std::size_t>(operand.elements());
     // Copies of inputs; right values under both sets.
-    total += device_slack_bytes + (operand.role == Role::in ? operand.bytes() + offset_bytes(operand)
+    total += device_slack_bytes + (operand.role == Role::in ? operand.bytes() + operand.offset_bytes()
                                                             : 2 * elements * (sizeof(double) + sizeof(float)));
   }
   return total;

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <stdexcept>
+#include <string>
 
 #include "mage_bench/case.hpp"
 
@@ -18,15 +20,23 @@ inline constexpr std::size_t alignment = 256;
 inline constexpr std::size_t fence_bytes = 4096;
 inline constexpr std::uint32_t fence_word = 0xFE9CE5A1U;
 
+/// To whole vectors.
 [[nodiscard]] inline std::size_t rounded_up(std::size_t bytes) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
-
-[[nodiscard]] inline std::size_t offset_bytes(const Operand& operand) {
-  return static_cast<std::size_t>(operand.offset) * size_of(operand.dtype);
+  return (bytes + Trials::vector_bytes - 1) / Trials::vector_bytes * Trials::vector_bytes;
 }
 
 }  // namespace case_memory
+
+[[nodiscard]] inline std::string number(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.9g", value);
+  return text;
+}
+
+[[nodiscard]] inline std::string element_name(const Operand& operand, std::uint64_t element) {
+  const auto cols = static_cast<std::uint64_t>(std::max<int64>(operand.cols, 1));
+  return operand.name + "[" + std::to_string(element / cols) + "," + std::to_string(element % cols) + "]";
+}
 
 /// Memory of a device, by its owner.
 struct Case::Memory {
@@ -50,17 +60,14 @@ struct Case::Buffer {
     if (options.border) {
       auto* trials = owner.trials();
       if (trials == nullptr) throw std::logic_error{"Case: this device has no memory at a border"};
-      bytes = case_memory::rounded_up(case_memory::offset_bytes(what) + payload_bytes);
-      base =
-          static_cast<std::byte*>(trials->allocate_at_border(std::max(bytes, case_memory::alignment), *options.border));
-      // At the rear border the payload's end is as near as its case_memory::alignment lets it be.
-      const auto space = bytes - case_memory::offset_bytes(what) - payload_bytes;
-      front = case_memory::offset_bytes(what) +
-              (*options.border == Trials::Border::rear ? space / case_memory::alignment * case_memory::alignment : 0);
+      // At the rear border the payload ends less than one vector in front of it.
+      bytes = case_memory::rounded_up(std::max<std::size_t>(what.offset_bytes() + payload_bytes, 1));
+      base = static_cast<std::byte*>(trials->allocate_at_border(bytes, *options.border));
+      front = what.offset_bytes();
     } else {
-      bytes = 2 * case_memory::fence_bytes + case_memory::offset_bytes(what) + payload_bytes + options.slack_bytes;
+      bytes = 2 * case_memory::fence_bytes + what.offset_bytes() + payload_bytes + options.slack_bytes;
       base = static_cast<std::byte*>(owner.allocate(bytes));
-      front = case_memory::fence_bytes + case_memory::offset_bytes(what);
+      front = case_memory::fence_bytes + what.offset_bytes();
     }
     device.fill(base, case_memory::fence_word, bytes);
   }
@@ -71,7 +78,7 @@ struct Case::Buffer {
   [[nodiscard]] std::byte* payload() const { return base + front; }
   [[nodiscard]] bool is_input() const { return operand.role == Role::in; }
   void move_to(std::size_t slack) {
-    front = case_memory::fence_bytes + slack + case_memory::offset_bytes(operand);
+    front = case_memory::fence_bytes + slack + operand.offset_bytes();
     device.fill(base, case_memory::fence_word, bytes);
   }
   void inspect_fences(std::uint32_t tag) const {

@@ -1,28 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a Case finds wrong, and the words for it.
 #include <cmath>
-#include <cstdio>
 #include <stdexcept>
 #include <utility>
 
 #include "core/case_parts.hpp"
 
 namespace mage {
-namespace {
-
-std::string number(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.9g", value);
-  return text;
-}
-
-std::string element_name(const Operand& operand, std::uint64_t element) {
-  const auto cols = static_cast<std::uint64_t>(std::max<int64>(operand.cols, 1));
-  return operand.name + "[" + std::to_string(element / cols) + "," + std::to_string(element % cols) + "]";
-}
-
-}  // namespace
-
 std::string Case::found() {
   const auto findings = device_.findings();
   return findings.wrong == 0 ? std::string{} : in_words(findings);
@@ -119,20 +103,24 @@ void Case::judge() {
   }
 }
 
-Verdict Case::check() {
+std::string Case::damage() {
   device_.synchronize();
-  Verdict verdict;
   for (std::size_t i = 0; i < buffers_.size(); ++i) buffers_[i]->inspect_fences(static_cast<std::uint32_t>(i));
   if (const auto findings = device_.findings(); findings.wrong != 0) {
-    verdict.reason = in_words(findings);
-    mend_fences();  // so that the next variant is judged by its own deeds
-    return verdict;
+    const auto text = in_words(findings);
+    restore();  // so that the next variant is judged by its own deeds
+    return text;
   }
-  if (const auto name = changed_input(); !name.empty()) {
-    load_inputs();
-    verdict.reason = "input changed: " + name + " holds other values than before the call";
-    return verdict;
-  }
+  const auto name = changed_input();
+  if (name.empty()) return {};
+  restore();
+  return "input changed: " + name + " holds other values than before the call";
+}
+
+Verdict Case::check() {
+  Verdict verdict;
+  verdict.reason = damage();
+  if (!verdict.reason.empty()) return verdict;
   std::uint64_t checksum = 0;
   for (const auto sum : checksums(Role::out)) checksum = checksum * 0x100000001B3ULL + sum;
   if (const auto known = passed_.find({question_.set, checksum}); known != passed_.end()) {

@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <stdexcept>
 
-#include "mage_bench/case.hpp"
+#include "core/case_parts.hpp"
 #include "mage_bench/parallel.hpp"
 
 namespace mage {
 namespace {
-
-std::string number(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.9g", value);
-  return text;
-}
 
 template <class T>
 Verdict compare_as(const Operand& operand, const void* got_bytes, const ExpectedTensor& expected,
@@ -70,8 +63,7 @@ Verdict compare_as(const Operand& operand, const void* got_bytes, const Expected
     return total;
   }
   const auto index = static_cast<std::size_t>(first_wrong);
-  const auto place = operand.name + "[" + std::to_string(first_wrong / operand.cols) + "," +
-                     std::to_string(first_wrong % operand.cols) + "]";
+  const auto place = element_name(operand, index);
   if (total.untouched_words > 0)
     total.reason = std::to_string(total.untouched_words) + " words of output " + operand.name +
                    " were never written; first wrong element " + place;

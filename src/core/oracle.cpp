@@ -33,11 +33,12 @@ class Draws {
   std::uint32_t purpose_, count_ = 0;
 };
 
-/// Exchanges pairs of elements: whatever an operand holds, it then holds the same values, and an index stays one.
+/// Exchanges pairs of elements: whatever an operand holds, it then holds the same values. Integers stay where they are:
+/// an order among them, as that of row offsets, may be part of the problem.
 void exchange_pairs(const Operand& operand, std::vector<std::byte>& bytes, Draws& draw) {
   constexpr std::uint64_t most_pairs = 32, elements_a_pair = 64;
   const auto elements = static_cast<std::uint64_t>(operand.elements());
-  if (elements < 2) return;
+  if (elements < 2 || !is_floating(operand.dtype)) return;
   const auto size = size_of(operand.dtype);
   const auto pairs = std::clamp<std::uint64_t>(elements / elements_a_pair, 1, most_pairs);
   for (std::uint64_t i = 0; i < pairs; ++i) {
@@ -189,8 +190,8 @@ void Oracle::vary(std::uint64_t secret) {
 /// Half of the places lie where inputs were changed, as many for one input as for another, and half anywhere.
 void Oracle::choose_places(std::uint64_t secret) {
   constexpr int places = 2048;
-  constexpr int tries = 8;                   // for a place that tells the sets apart, or where a flipped bit shows
-  constexpr double smallest_flip = 1. / 64;  // of a value: src/device/inspection.hpp
+  constexpr int tries = 8;                    // for a place that tells the sets apart, or where a flipped bit shows
+  constexpr double smallest_flip = 1. / 128;  // of a value: src/device/inspection.hpp
   constexpr double infinity = std::numeric_limits<double>::infinity();
   std::vector<std::size_t> changed;
   for (std::size_t i = 0; i < operands_.size(); ++i)
@@ -236,8 +237,9 @@ void Oracle::choose_places(std::uint64_t secret) {
       for (int set = 0; set < 2; ++set) {
         const auto [value, bound] = expected[set];
         // One step outwards: |got - value| <= bound is rounded, too.
-        place.low[set] = std::isfinite(value) ? std::nextafter(value - static_cast<double>(bound), -infinity) : value;
-        place.high[set] = std::isfinite(value) ? std::nextafter(value + static_cast<double>(bound), infinity) : value;
+        const bool between = std::isfinite(value) && !std::isnan(bound);
+        place.low[set] = between ? std::nextafter(value - static_cast<double>(bound), -infinity) : value;
+        place.high[set] = between ? std::nextafter(value + static_cast<double>(bound), infinity) : value;
       }
       chosen.push_back(place);
     }

@@ -44,9 +44,8 @@ std::string variant_name(const std::string& source) {
   return directory(source) == "reference" ? "reference" : stem(source);
 }
 
-std::optional<Unavailable> parse_reason(std::string_view text) {
-  if (text == to_string(Unavailable::cuda_toolkit_missing)) return Unavailable::cuda_toolkit_missing;
-  if (text == to_string(Unavailable::package_missing)) return Unavailable::package_missing;
+Unavailable parse_reason(std::string_view text) {
+  if (const auto reason = parse_unavailable(text)) return *reason;
   throw std::logic_error{"kernel_sources: '" + std::string{text} + "' is no reason for leaving a file out"};
 }
 

@@ -61,11 +61,20 @@ std::string_view to_string(TimingMode mode) {
   return "?";
 }
 
-std::optional<TimingMode> parse_mode(std::string_view text) {
-  for (const auto mode : all_modes)
-    if (to_string(mode) == text) return mode;
+namespace {
+
+template <class Value, std::size_t count>
+std::optional<Value> parse_one_of(const std::array<Value, count>& all, std::string_view text) {
+  for (const auto value : all)
+    if (to_string(value) == text) return value;
   return std::nullopt;
 }
+
+}  // namespace
+
+std::optional<Status> parse_status(std::string_view text) { return parse_one_of(all_statuses, text); }
+std::optional<Unavailable> parse_unavailable(std::string_view text) { return parse_one_of(all_reasons, text); }
+std::optional<TimingMode> parse_mode(std::string_view text) { return parse_one_of(all_modes, text); }
 
 std::string to_string(const BenchmarkName& name) {
   return name.family + '/' + name.variant + '/' + name.problem + '/' + std::string{to_string(name.mode)};

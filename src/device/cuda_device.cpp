@@ -128,6 +128,7 @@ class CudaDevice final : public Device, private CacheExperiments, private Trials
     if (inspection.output_count != 0) harness::launch_inspect(inspection, question, findings_, stream_);
   }
   void inspect_as_dependent(const Inspection& inspection, const Question& question) override {
+    if (info_.compute_capability < 90) return inspect(inspection, question);  // nothing there starts early
     if (inspection.output_count != 0) harness::launch_inspect_as_dependent(inspection, question, findings_, stream_);
   }
   void inspect_fill(const void* from, std::uint32_t pattern, std::size_t bytes, std::uint32_t tag) override {
@@ -373,30 +374,8 @@ class CudaDevice final : public Device, private CacheExperiments, private Trials
 
 }  // namespace
 
-CudaPresence cuda_presence() {
-  int count = 0;
-  const auto error = cudaGetDeviceCount(&count);
-  static_cast<void>(cudaGetLastError());
-  const std::string no_device{explain(Unavailable::no_cuda_device)};
-  if (error != cudaSuccess) return {0, Unavailable::no_cuda_device, no_device + " (" + cudaGetErrorString(error) + ")"};
-  if (count == 0) return {0, Unavailable::no_cuda_device, no_device};
-  return {count, std::nullopt, {}};
-}
-
-std::string cuda_identity(int index) {
-  const auto info = describe_cuda_device(index);
-  std::string text = info.name;
-  for (const auto& [key, value] : info.facts)
-    if (key == "compute_capability" || key == "cuda_driver_api" || key == "cuda_runtime") text += " " + value;
-  return text;
-}
-
 std::unique_ptr<Device> make_cuda_device(int index) {
-  const auto presence = cuda_presence();
-  if (presence.why_not) throw UnavailableError{*presence.why_not, presence.detail};
-  if (index < 0 || index >= presence.count)
-    throw std::invalid_argument{"device " + std::to_string(index) + " asked for, but there are " +
-                                std::to_string(presence.count) + ": use 0 to " + std::to_string(presence.count - 1)};
+  check_cuda_index(index);
   return std::make_unique<CudaDevice>(index);
 }
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda_info.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "mage_bench/cuda.hpp"
@@ -68,6 +71,29 @@ DeviceInfo describe_cuda_device(int device) {
   return info;
 }
 
+CudaPresence cuda_presence() {
+  int count = 0;
+  const auto error = cudaGetDeviceCount(&count);
+  static_cast<void>(cudaGetLastError());
+  const std::string no_device{explain(Unavailable::no_cuda_device)};
+  if (error != cudaSuccess) return {0, Unavailable::no_cuda_device, no_device + " (" + cudaGetErrorString(error) + ")"};
+  if (count == 0) return {0, Unavailable::no_cuda_device, no_device};
+  return {count, std::nullopt, {}};
+}
+
+void check_cuda_index(int index) {
+  const auto presence = cuda_presence();
+  if (presence.why_not) throw UnavailableError{*presence.why_not, presence.detail};
+  if (index < 0 || index >= presence.count)
+    throw std::invalid_argument{"device " + std::to_string(index) + " asked for, but there are " +
+                                std::to_string(presence.count) + ": use 0 to " + std::to_string(presence.count - 1)};
+}
+
+DeviceInfo cuda_device_info(int index) {
+  check_cuda_index(index);
+  return describe_cuda_device(index);
+}
+
 std::vector<DeviceSetting> cuda_settings() {
   std::vector<DeviceSetting> found;
   for (const auto& [limit, name] : limits) {
@@ -83,9 +109,13 @@ std::vector<DeviceSetting> cuda_settings() {
 
 void set_cuda_settings(int device, const std::vector<DeviceSetting>& settings) {
   check(cudaSetDevice(device), "cudaSetDevice");
-  for (const auto& setting : settings)
+  for (const auto& now : cuda_settings()) {
+    const auto wanted =
+        std::find_if(settings.begin(), settings.end(), [&](const auto& setting) { return setting.name == now.name; });
+    if (wanted == settings.end() || *wanted == now) continue;
     for (const auto& [limit, name] : limits)
-      if (setting.name == name) check(cudaDeviceSetLimit(limit, setting.value), "cudaDeviceSetLimit");
+      if (now.name == name) check(cudaDeviceSetLimit(limit, wanted->value), "cudaDeviceSetLimit");
+  }
 }
 
 }  // namespace mage

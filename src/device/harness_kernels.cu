@@ -93,9 +93,11 @@ __device__ void disturb_block(const Inspection& inspection, const Question& ques
   }
   const auto& output = inspection.outputs[operand - inspection.input_count];
   if (output.count == 0) return;
-  // Two threads may pick one place: both then write the same.
+  // Threads that pick one place must write the same to it: all read before any writes.
   const uint64 element = output.places[place_of(question.secret, static_cast<int>(threadIdx.x), output.count)].element;
-  spoil_element(output.payload, output.dtype, question.secret, element);
+  const uint64 bits = spoilt_bits(output.payload, output.dtype, question.secret, element);
+  __syncthreads();
+  put_bits(output.payload, output.dtype, element, bits);
 }
 
 __device__ void report(Findings* findings, std::int32_t output, uint32 tag, uint64 element, double got, double low,
@@ -160,15 +162,12 @@ __global__ void mage_harness_inspect_fill(const unsigned char* from, uint32 patt
 
 __global__ void mage_harness_judge(const __grid_constant__ Judged output, uint32 tag, Findings* findings) {
   double worst = 0, squares = 0;
-  unsigned long long untouched = 0;
   for (std::size_t i = first_index(); i < output.elements; i += index_stride()) {
     const double got = element_value(output.payload, output.dtype, i), value = output.value[i];
     const float bound = output.bound[i];
     const auto verdict = judge_element(got, value, bound);
-    const int poisoned = output.poison == 0 ? 0 : poisoned_words(output.payload, output.dtype, i, output.poison);
-    untouched += static_cast<unsigned long long>(poisoned);
     squares += verdict.error * verdict.error;
-    if (!verdict.inside || poisoned != 0)
+    if (!verdict.inside || is_poisoned(output.payload, output.dtype, i, output.poison))
       report(findings, Findings::whole, tag, i, got, value, bound);
     else if (!verdict.same && verdict.error > 0)
       worst = fmax(worst, verdict.error / static_cast<double>(bound));
@@ -176,14 +175,12 @@ __global__ void mage_harness_judge(const __grid_constant__ Judged output, uint32
   for (int lane = 16; lane > 0; lane /= 2) {
     worst = fmax(worst, __shfl_down_sync(0xFFFFFFFFU, worst, lane));
     squares += __shfl_down_sync(0xFFFFFFFFU, squares, lane);
-    untouched += __shfl_down_sync(0xFFFFFFFFU, untouched, lane);
   }
   if (threadIdx.x % 32 != 0) return;
   // Doubles that are not negative are ordered as their bits are.
   atomicMax(reinterpret_cast<unsigned long long*>(&findings->worst),
             static_cast<unsigned long long>(__double_as_longlong(worst)));
   atomicAdd(&findings->squares, squares);
-  if (untouched != 0) atomicAdd(reinterpret_cast<unsigned long long*>(&findings->untouched), untouched);
 }
 
 __global__ void mage_harness_amend(double* value, float* bound, const Amendment* amendments, std::size_t count) {

@@ -106,7 +106,7 @@ class HostDevice final : public Device, private Trials {
       const auto end = output.count == 0 ? elements.begin() : elements.end();
       for (auto at = elements.begin(); at != end; ++at)
         *at = output.places[place_of(question.secret, static_cast<int>(at - elements.begin()), output.count)].element;
-      // Once each, as on a GPU, where all are read before any is written.
+      // Once each: a bit that is flipped twice is what it was.
       std::sort(elements.begin(), end);
       std::for_each(elements.begin(), std::unique(elements.begin(), end), [&](std::uint64_t element) {
         spoil_element(output.payload, output.dtype, question.secret, element);
@@ -146,11 +146,9 @@ class HostDevice final : public Device, private Trials {
       for (auto i = static_cast<uint64>(begin); i < static_cast<uint64>(end); ++i) {
         const double got = element_value(output.payload, output.dtype, i);
         const auto verdict = judge_element(got, output.value[i], output.bound[i]);
-        const int poisoned = output.poison == 0 ? 0 : poisoned_words(output.payload, output.dtype, i, output.poison);
-        block.untouched += static_cast<std::uint64_t>(poisoned);
         block.squares += verdict.error * verdict.error;
         const auto bound = static_cast<double>(output.bound[i]);
-        if (!verdict.inside || poisoned != 0) {
+        if (!verdict.inside || is_poisoned(output.payload, output.dtype, i, output.poison)) {
           if (block.wrong++ == 0) {
             block.element = i;
             block.got = got;
@@ -166,7 +164,6 @@ class HostDevice final : public Device, private Trials {
         report({0, Findings::whole, tag, block.element, block.got, block.low, block.high}, block.wrong);
       found_.worst = std::fmax(found_.worst, block.worst);
       found_.squares += block.squares;
-      found_.untouched += block.untouched;
     });
   }
   void amend(double* value, float* bound, const Amendment* amendments, std::size_t count) override {
@@ -236,7 +233,6 @@ class HostDevice final : public Device, private Trials {
       found_ = first;
       found_.worst = judged.worst;
       found_.squares = judged.squares;
-      found_.untouched = judged.untouched;
     }
     found_.wrong += count;
   }

@@ -15,28 +15,30 @@ MAGE_BOTH_SIDES constexpr uint64 place_of(uint64 secret, int index, int count) {
   return checksum_term(secret, static_cast<uint32>(index)) % static_cast<uint64>(count);
 }
 
-/// The bit to flip in an element: one of the upper six of a mantissa, so that the value moves by 1 to 50 %, or of the
-/// lower six of an integer. The same wherever an element is spoilt under one secret.
-MAGE_BOTH_SIDES constexpr int flipped_bit(DType dtype, uint64 secret, uint64 element) {
+/// The bit to flip in an element: one of the upper six of a mantissa, so that the value moves by 1/128 to 1/2, or of
+/// the lower six of an integer. The same wherever an element is spoilt under one secret; none under the secret 0.
+MAGE_BOTH_SIDES constexpr uint64 flipped_bit(DType dtype, uint64 secret, uint64 element) {
+  if (secret == 0) return 0;
   const int bit = static_cast<int>(checksum_term(secret ^ 0x9E3779B97F4A7C15ULL * (element + 1), 0x5B01U) % 6);
   switch (dtype) {
-    case DType::f32: return 17 + bit;
-    case DType::f64: return 46 + bit;
+    case DType::f32: return uint64{1} << (17 + bit);
+    case DType::f64: return uint64{1} << (46 + bit);
     case DType::i32:
     case DType::i64: break;
   }
-  return bit;
+  return uint64{1} << bit;
 }
 
-MAGE_BOTH_SIDES inline void spoil_element(void* payload, DType dtype, uint64 secret, uint64 element) {
-  const int bit = flipped_bit(dtype, secret, element);
-  const uint32 flip = secret == 0 ? 0 : 1;
+/// The bits of an element that is spoilt.
+MAGE_BOTH_SIDES inline uint64 spoilt_bits(const void* payload, DType dtype, uint64 secret, uint64 element) {
+  const auto flipped = flipped_bit(dtype, secret, element);
   switch (dtype) {
     case DType::f32:
-    case DType::i32: static_cast<uint32*>(payload)[element] ^= flip << bit; return;
+    case DType::i32: return static_cast<const uint32*>(payload)[element] ^ flipped;
     case DType::f64:
-    case DType::i64: static_cast<uint64*>(payload)[element] ^= uint64{flip} << bit; return;
+    case DType::i64: break;
   }
+  return static_cast<const uint64*>(payload)[element] ^ flipped;
 }
 
 MAGE_BOTH_SIDES inline void change_element(void* payload, int element_bytes, uint64 element, uint64 bits) {
@@ -46,6 +48,15 @@ MAGE_BOTH_SIDES inline void change_element(void* payload, int element_bytes, uin
     case 4: static_cast<uint32*>(payload)[element] = static_cast<uint32>(bits); return;
     default: static_cast<uint64*>(payload)[element] = bits; return;
   }
+}
+
+MAGE_BOTH_SIDES inline void put_bits(void* payload, DType dtype, uint64 element, uint64 bits) {
+  const bool narrow = dtype == DType::f32 || dtype == DType::i32;
+  change_element(payload, narrow ? 4 : 8, element, bits);
+}
+
+MAGE_BOTH_SIDES inline void spoil_element(void* payload, DType dtype, uint64 secret, uint64 element) {
+  put_bits(payload, dtype, element, spoilt_bits(payload, dtype, secret, element));
 }
 
 MAGE_BOTH_SIDES inline double element_value(const void* payload, DType dtype, uint64 element) {
@@ -75,11 +86,12 @@ MAGE_BOTH_SIDES inline ElementVerdict judge_element(double got, double value, fl
   return {same || error <= static_cast<double>(bound), error, same};
 }
 
-/// Words of one element that hold the poison.
-MAGE_BOTH_SIDES inline int poisoned_words(const void* payload, DType dtype, uint64 element, uint32 poison) {
+/// Whether a word of an element holds the poison; never where that is 0.
+MAGE_BOTH_SIDES inline bool is_poisoned(const void* payload, DType dtype, uint64 element, uint32 poison) {
   const auto* words = static_cast<const uint32*>(payload);
-  if (dtype == DType::f32 || dtype == DType::i32) return words[element] == poison ? 1 : 0;
-  return (words[2 * element] == poison ? 1 : 0) + (words[2 * element + 1] == poison ? 1 : 0);
+  if (poison == 0) return false;
+  if (dtype == DType::f32 || dtype == DType::i32) return words[element] == poison;
+  return words[2 * element] == poison || words[2 * element + 1] == poison;
 }
 
 /// The byte of a pattern at an address.

@@ -10,10 +10,15 @@ CudaPresence cuda_presence() {
   return {0, Unavailable::cuda_toolkit_missing, std::string{explain(Unavailable::cuda_toolkit_missing)}};
 }
 
-std::string cuda_identity(int) { return {}; }
+namespace {
 
-std::unique_ptr<Device> make_cuda_device(int) {
+[[noreturn]] void refuse() {
   throw UnavailableError{Unavailable::cuda_toolkit_missing, std::string{explain(Unavailable::cuda_toolkit_missing)}};
 }
+
+}  // namespace
+
+DeviceInfo cuda_device_info(int) { refuse(); }
+std::unique_ptr<Device> make_cuda_device(int) { refuse(); }
 
 }  // namespace mage

@@ -34,8 +34,6 @@ ScratchArena::~ScratchArena() {
   if (current_arena == this) current_arena = nullptr;
 }
 
-ScratchArena* ScratchArena::current() { return current_arena; }
-
 void ScratchArena::place(std::uint64_t seed) {
   seed_ = seed;
   draws_ = 0;
@@ -67,7 +65,10 @@ void ScratchArena::grow(std::size_t bytes) {
 }
 
 void* ScratchArena::take(std::size_t bytes) {
-  if (borders_ != nullptr) return borders_->allocate((bytes + alignment - 1) / alignment * alignment, border_);
+  if (borders_ != nullptr) {
+    constexpr auto step = Trials::vector_bytes;
+    return borders_->allocate((std::max<std::size_t>(bytes, 1) + step - 1) / step * step, border_);
+  }
   auto offset = end_ + draw();
   if (offset + bytes > bytes_) {
     grow(bytes);

@@ -31,9 +31,6 @@ class ScratchArena {
   /// False where `piece` is not of this arena.
   [[nodiscard]] bool give_back(void* piece);
 
-  /// That of the newest device; null where none is open.
-  [[nodiscard]] static ScratchArena* current();
-
  private:
   [[nodiscard]] std::size_t draw();
   void grow(std::size_t bytes);
