@@ -27,7 +27,8 @@ void warm_up(Device& device, Sampler& sampler, Samples& discarded) {
 }
 
 Hooks counted_hooks(Case& bound, bool whole) {
-  Hooks hooks{.spoil = {}, .before = [&bound] { bound.disturb(); }, .after = [&bound] { bound.inspect(); }};
+  Hooks hooks{
+      .spoil = {}, .before = [&bound] { bound.disturb(); }, .after = [&bound] { bound.inspect(); }, .secret = 0};
   if (whole) hooks.spoil = [&bound] { bound.spoil(); };
   return hooks;
 }
@@ -48,7 +49,8 @@ Hooks audit_hooks(Case& bound, bool dependent, Behind behind, std::optional<int>
                   bound.inspect_as_dependent();
                 else
                   bound.inspect();
-              }};
+              },
+          .secret = bound.next_secret()};
 }
 
 Verdict check_all(Case& bound) {

@@ -48,14 +48,13 @@ void BatchSampler::sample(Samples& out, const Hooks& hooks) {
 }
 
 void BatchSampler::audit(const Hooks& hooks) {
-  // Now an even, now an odd number: an operation that works on every second call only is found out.
-  const int operations = std::min(2 * operations_, 4) - audits_++ % 2;
+  const Watched watched{2 * operations_, hooks.secret};
   device_.delay(delay_us);
-  for (int i = 0; i < operations; ++i) {
-    call(hooks.spoil);
-    call(hooks.before);
+  for (int i = 0; i < watched.operations; ++i) {
+    if (watched(i)) call(hooks.spoil);
+    if (watched(i)) call(hooks.before);
     device_.submit(launch_);
-    call(hooks.after);
+    if (watched(i)) call(hooks.after);
   }
   device_.synchronize();
 }

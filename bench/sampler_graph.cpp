@@ -48,6 +48,12 @@ void GraphSampler::capture() {
 }
 
 void GraphSampler::open() {
+  one_.reset();
+  many_.reset();
+}
+
+void GraphSampler::need_graphs() {
+  if (many_) return;
   capture();
   for (auto* graph : {one_.get(), many_.get()}) device_.replay(*graph);
 }
@@ -64,6 +70,7 @@ GatedSpan GraphSampler::replay(Graph& graph, double& launch_us, const Hooks& hoo
 }
 
 void GraphSampler::sample(Samples& out, const Hooks& hooks) {
+  need_graphs();
   call(hooks.spoil);
   device_.replay(*one_);
   double launch_us = 0;
@@ -82,14 +89,18 @@ void GraphSampler::sample(Samples& out, const Hooks& hooks) {
 }
 
 void GraphSampler::audit(const Hooks& hooks) {
-  // A graph like the long one, with the hooks between its operations; now an even, now an odd number of them.
+  // Now before and now behind those that are timed, so that a count of captures tells nothing.
+  if (hooks.secret >> 63U != 0) need_graphs();
+  const Watched watched{operations_, hooks.secret};
+  int captured = 0;
   Launch audited = [&](StreamHandle stream) {
-    call(hooks.spoil);
-    call(hooks.before);
+    const bool is_watched = watched(captured++);
+    if (is_watched) call(hooks.spoil);
+    if (is_watched) call(hooks.before);
     launch_(stream);
-    call(hooks.after);
+    if (is_watched) call(hooks.after);
   };
-  const auto graph = device_.capture(audited, 4 - audits_++ % 2);
+  const auto graph = device_.capture(audited, watched.operations);
   device_.replay(*graph);
   device_.synchronize();
 }

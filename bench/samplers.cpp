@@ -26,6 +26,12 @@ GatedSpan gated_span(Device& device, double delay_us, const std::function<void()
   return {whole_ns(device.elapsed_us()), held};
 }
 
+Watched::Watched(int of_a_sample, std::uint64_t secret) : operations{std::max(of_a_sample, 4)} {
+  constexpr int most = 8;
+  count = std::min(operations, most);
+  first = static_cast<int>(secret % static_cast<unsigned>(operations - count + 1));
+}
+
 void Sampler::audit(const Hooks& hooks) {
   Samples discarded;
   sample(discarded, hooks);

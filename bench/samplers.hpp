@@ -2,6 +2,7 @@
 // How one sample of each timing mode is taken. A sampler sees a device and a launch, nothing of families.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -28,6 +29,15 @@ struct Hooks {
   std::function<void()> spoil;   ///< before anything that is timed is enqueued: may disturb caches that are swept later
   std::function<void()> before;  ///< behind what holds the stream, before the first stamp
   std::function<void()> after;   ///< behind the second stamp, without waiting
+  std::uint64_t secret = 0;      ///< what an audit draws from
+};
+
+/// Those of the operations of a burst that an audit looks at: in a row, so that one which works on every second call
+/// shows, and at a secret place, so that none knows when it is looked at.
+struct Watched {
+  int operations = 0, first = 0, count = 0;
+  Watched(int of_a_sample, std::uint64_t secret);
+  [[nodiscard]] bool operator()(int i) const { return i >= first && i < first + count; }
 };
 
 /// One span of `body` between stamps, behind a delay; false in `held` where the gate was missed.
@@ -49,8 +59,8 @@ class Sampler {
   virtual void close() {}
   /// One sample, appended to `out`, which must live until close().
   virtual void sample(Samples& out, const Hooks& hooks = {}) = 0;
-  /// By the path of a sample, without a time: each operation in it has the hooks to itself, so that none can leave its
-  /// work to another.
+  /// By the path of a sample, without a time: some of its operations have the hooks to themselves, so that none can
+  /// leave its work to another.
   virtual void audit(const Hooks& hooks);
   /// Whether a trace of the device runs between open() and close().
   [[nodiscard]] virtual bool traces() const { return false; }
@@ -97,12 +107,11 @@ class BatchSampler final : public Sampler {
   };
   [[nodiscard]] Span span(int operations, const Hooks& hooks);
   int operations_ = 0;
-  int audits_ = 0;
 };
 
 /// Replays of a graph of one operation and of a graph of K: the slope is the time an operation.
-/// Each group of samples has graphs of its own, captured for it and replayed once before the first sample: instances of
-/// one graph differ by some tenths of a percent for as long as they live.
+/// Each group of samples has graphs of its own, captured when it first needs them and replayed once: instances of one
+/// graph differ by some tenths of a percent for as long as they live.
 class GraphSampler final : public Sampler {
  public:
   using Sampler::Sampler;
@@ -113,10 +122,10 @@ class GraphSampler final : public Sampler {
 
  private:
   void capture();
+  void need_graphs();
   [[nodiscard]] GatedSpan replay(Graph& graph, double& launch_us, const Hooks& hooks);
   std::unique_ptr<Graph> one_, many_;
   int operations_ = 0;
-  int audits_ = 0;
   double delay_us_ = 0;
 };
 

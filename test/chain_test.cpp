@@ -197,8 +197,10 @@ class DependentTest : public testing::TestWithParam<Early> {};
 TEST_P(DependentTest, IsToldOnTheModelOfADevice) {
   constexpr int repetitions = 2;
   const int told = GetParam() == Early::nothing ? 0 : repetitions;
-  for (const auto* family : families_with_links())
-    for (const auto& problem : chained_problems(*family)) {
+  for (const auto* family : families_with_links()) {
+    auto problems = chained_problems(*family);
+    if (problems.size() > 2) problems.resize(2);  // the others differ in size alone
+    for (const auto& problem : problems) {
       const auto& right = *repeatable_variants(*family, Where::host).at(0);
       const auto call = [&](const Pointers& pointers) {
         auto premature = std::make_shared<Premature>(GetParam(), *family, right, problem, pointers);
@@ -217,6 +219,7 @@ TEST_P(DependentTest, IsToldOnTheModelOfADevice) {
         EXPECT_EQ(verdict.reason.empty(), told == 0);
       }
     }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DependentTest,

@@ -5,6 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "test/support/fake_device.hpp"
 
@@ -30,15 +35,15 @@ struct OneSample {
 };
 
 /// All three, by name.
-Hooks hooks(FakeDevice& device) {
+Hooks hooks(FakeDevice& device, std::uint64_t secret = 0) {
   const auto note = [&device](const char* name) { return [&device, name] { device.actions.emplace_back(name); }; };
-  return {.spoil = note("spoil"), .before = note("before"), .after = note("after")};
+  return {.spoil = note("spoil"), .before = note("before"), .after = note("after"), .secret = secret};
 }
 
 /// What an audit does after prepare(), with the hooks.
-Actions audited(Sampler& sampler, FakeDevice& device) {
+Actions audited(Sampler& sampler, FakeDevice& device, std::uint64_t secret) {
   device.actions.clear();
-  sampler.audit(hooks(device));
+  sampler.audit(hooks(device, secret));
   return device.actions;
 }
 
@@ -141,18 +146,39 @@ TEST(BatchSampler, DisturbsAndInspectsAroundEachBatch) {
   EXPECT_EQ(device.actions, wanted);
 }
 
-TEST(BatchSampler, AnAuditHasTheHooksAroundEachOperationOfAnEvenAndThenAnOddNumber) {
+TEST(Watched, AreInARowSomewhereInTheBurst) {
+  std::set<int> seen;
+  for (std::uint64_t secret = 0; secret < 100; ++secret) {
+    const Watched watched{20, secret};
+    EXPECT_EQ(watched.operations, 20);
+    std::vector<int> row;
+    for (int i = 0; i < watched.operations; ++i)
+      if (watched(i)) row.push_back(i);
+    ASSERT_EQ(row.size(), 8U);
+    EXPECT_EQ(row.back() - row.front(), 7);
+    seen.insert(row.begin(), row.end());
+  }
+  EXPECT_EQ(seen.size(), 20U) << "none is never looked at";
+  const Watched all{1, 12345};
+  EXPECT_EQ(all.operations, 4) << "an operation that works on every second call needs some";
+  EXPECT_TRUE(all(0) && all(3));
+}
+
+TEST(BatchSampler, AnAuditHasTheHooksAroundSomeOperationsOfABurstLikeTheLongerOne) {
   FakeDevice device;
-  device.operation_us = 65;
+  device.operation_us = 40;
   Launch launch{[](StreamHandle) {}};
   const auto sampler = make_sampler(TimingMode::batch, device, launch);
   sampler->prepare();
-  for (const std::size_t operations : {4U, 3U, 4U}) {
+  for (const std::uint64_t secret : {0U, 2U}) {
     Actions wanted{"delay"};
-    for (std::size_t i = 0; i < operations; ++i)
-      for (const char* action : {"spoil", "before", "submit", "after"}) wanted.emplace_back(action);
+    for (std::uint64_t i = 0; i < 10; ++i) {
+      const bool watched = i >= secret && i < secret + 8;
+      for (const char* action : {"spoil", "before", "submit", "after"})
+        if (watched || action == std::string_view{"submit"}) wanted.emplace_back(action);
+    }
     wanted.emplace_back("synchronize");
-    EXPECT_EQ(audited(*sampler, device), wanted);
+    EXPECT_EQ(audited(*sampler, device, secret), wanted);
   }
 }
 
@@ -203,7 +229,7 @@ TEST(GraphSampler, DisturbsAndInspectsAroundBothGraphs) {
   EXPECT_EQ(tail, wanted);
 }
 
-TEST(GraphSampler, AnAuditIsAGraphWithTheHooksAroundEachOperation) {
+TEST(GraphSampler, AnAuditIsALongGraphWithTheHooksAroundSomeOperations) {
   FakeDevice device;
   device.operation_us = 80;
   Launch launch{[&device](StreamHandle) { device.actions.emplace_back("operation"); }};
@@ -211,9 +237,13 @@ TEST(GraphSampler, AnAuditIsAGraphWithTheHooksAroundEachOperation) {
   sampler->prepare();
   // What this device is given to capture is called once, to see what is in it.
   device.on_capture = [](Launch& captured) { captured(StreamHandle{}); };
-  for (const char* capture : {"capture 4", "capture 3"})
-    EXPECT_EQ(audited(*sampler, device), (Actions{capture, "spoil", "before", "operation", "after",
-                                                  std::string{"replay "} + capture[8], "synchronize"}));
+  const Actions audit{"capture 5", "spoil", "before", "operation", "after", "replay 5", "synchronize"};
+  sampler->open();
+  EXPECT_EQ(audited(*sampler, device, 0), audit) << "before the graphs that are timed";
+  sampler->open();
+  Actions behind{"capture 1", "operation", "capture 5", "operation", "replay 1", "replay 5"};
+  behind.insert(behind.end(), audit.begin(), audit.end());
+  EXPECT_EQ(audited(*sampler, device, std::uint64_t{1} << 63U), behind) << "and behind them";
 }
 
 TEST(GraphSampler, RefusesOtherKernelsInALongerGraph) {

@@ -80,6 +80,9 @@ class Case {
   /// Waits. Why anything that inspect() saw since the last call was wrong; empty where nothing was.
   [[nodiscard]] std::string found();
 
+  /// A number that nobody knows before, another one each time.
+  [[nodiscard]] std::uint64_t next_secret();
+
   /// A checksum of the outputs as they are now, without waiting for what was enqueued.
   [[nodiscard]] std::uint64_t glance();
 
@@ -126,7 +129,6 @@ class Case {
   void bind_pointers();
   void make_tables();
   [[nodiscard]] const Right& right(std::size_t output, int set);
-  [[nodiscard]] std::uint64_t next_secret();
   void spoil_outputs(std::uint64_t secret);
   [[nodiscard]] std::string in_words(const Findings& findings) const;
   void mend_fences();
