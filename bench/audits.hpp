@@ -41,6 +41,7 @@ struct Slope {
   double each_us = 0;
   double own_us = 0;         ///< what one alone takes more than nothing does by the same path
   int kernels = 1;           ///< of an operation
+  double start_us = 0;       ///< what a kernel that does nothing takes, of many in a graph; 0 where nobody knows
   bool many_rounds = false;  ///< medians of several rounds, which say more than those of one
   bool repetition = false;   ///< it is known, and said, to gain by inputs that repeat
 };

@@ -34,9 +34,9 @@ void warm_up(Device& device, Sampler& sampler, Samples& discarded);
 /// What all of the outputs hold before an operation that is checked: a NaN that shows what was never written, or
 /// plausible values.
 enum class Behind { poison, values };
-/// Around operations that are checked and do not count. With `dependent` a dependent kernel looks at them: where it is
-/// enqueued right behind an operation, as in a graph or a batch, it begins while that runs. Not where a trace tells the
-/// order. `set` is that of the inputs; without it, one at random.
+/// Around operations that are checked and do not count. With `dependent` the look is a dependent kernel: enqueued right
+/// behind an operation, as in a graph or a batch, it begins while that still runs. Leave it off under a trace, where
+/// the records tell the order. `set` is that of the inputs; without it, one is drawn.
 [[nodiscard]] Hooks audit_hooks(Case& bound, bool dependent, Behind behind = Behind::values,
                                 std::optional<int> set = {});
 

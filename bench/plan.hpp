@@ -19,7 +19,7 @@ struct Fixture {
   AnyProblem problem;
   TimingMode mode = TimingMode::event;
   std::string name;
-  Status status = Status::ok;  ///< known before anything runs: ok, unsupported or unavailable
+  Status status = Status::ok;  ///< known before a time is taken; withhold() adds what the trials came to
   std::optional<Unavailable> reason;
   std::string detail;
 };

@@ -84,6 +84,24 @@ void Runner::condemn(const FixtureState& state, const std::string& reason) {
   }
 }
 
+/// Behind a fixture that failed: the next one is judged by its own deeds.
+void Runner::restore(const FixtureState& state) {
+  try {
+    if (state.bound_case != nullptr) state.bound_case->restore();
+    state.device->wait_idle();
+  } catch (const std::exception& error) {
+    // An illegal address poisons the context for good: say so once, and blame the one that did it.
+    try {
+      state.device->wait_idle();
+    } catch (const std::exception&) {
+      device_lost_ = "the device is unusable since " + state.fixture->name + " failed: " + error.what();
+      return;
+    }
+    const auto why = "the inputs could not be restored behind " + state.fixture->name + ": " + error.what();
+    session_->no_oracle = std::make_exception_ptr(std::runtime_error{why});
+  }
+}
+
 /// Runs body; whatever it throws becomes the fixture's status. True where the fixture is still ok.
 template <class Body>
 bool Runner::guarded(FixtureState& state, Body&& body) {
@@ -94,7 +112,8 @@ bool Runner::guarded(FixtureState& state, Body&& body) {
   }
   try {
     body();
-    return state.status == Status::ok;
+    state.device->wait_idle();  // what it left running is its own
+    if (state.status == Status::ok) return true;
   } catch (const RecordError&) {
     throw;
   } catch (const UnavailableError& error) {
@@ -104,31 +123,18 @@ bool Runner::guarded(FixtureState& state, Body&& body) {
   } catch (const std::exception& error) {
     set_status(state, Status::failed, error.what());
   }
-  try {
-    state.device->wait_idle();
-    if (state.bound_case != nullptr) state.bound_case->restore();  // the next one is judged by its own deeds
-  } catch (const std::exception& error) {
-    // An illegal address poisons the context for good: say so once, and blame the one that did it.
-    try {
-      state.device->wait_idle();
-    } catch (const std::exception&) {
-      device_lost_ = "the device is unusable since " + state.fixture->name + " failed: " + error.what();
-    }
-  }
+  restore(state);
   return false;
 }
 
 std::uint64_t Runner::place_seed(std::uint64_t what, int round) const {
-  const auto bits =
-      philox({static_cast<std::uint32_t>(session_->problem_index), static_cast<std::uint32_t>(round),
-              static_cast<std::uint32_t>(what), 0x91AFU},
-             {static_cast<std::uint32_t>(options_.seed), static_cast<std::uint32_t>(options_.seed >> 32U)});
-  return std::uint64_t{bits[0]} << 32U | bits[1];
+  return random_bits({static_cast<std::uint32_t>(session_->problem_index), static_cast<std::uint32_t>(round),
+                      static_cast<std::uint32_t>(what), 0x91AFU},
+                     options_.seed);
 }
 
 std::uint64_t Runner::secret() {
-  const auto bits = philox({++secrets_, 0, 0, 0x5EC4U}, {fresh_epoch_, static_cast<std::uint32_t>(options_.seed)});
-  return std::uint64_t{bits[0]} << 32U | bits[1];
+  return random_bits({++secrets_, static_cast<std::uint32_t>(options_.seed), 0, 0x5EC4U}, fresh_epoch_);
 }
 
 /// Where a variant's scratch lies is drawn for each fixture and round; where the operands lie, for each round.
@@ -150,7 +156,6 @@ void Runner::prepare(FixtureState& state, int fixture) {
     return;
   }
   guarded(state, [&] {
-    state.device->wait_idle();  // nothing that another left behind
     const auto mode = state.fixture->mode;
     if (const auto reason = state.device->unavailable(mode))
       throw UnavailableError{*reason, std::string{explain(*reason)}};

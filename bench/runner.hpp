@@ -99,6 +99,7 @@ class Runner {
   void record_status(int fixture, Status status, const std::string& reason, std::optional<Unavailable> code = {});
   /// Of all modes of a variant on a problem, also those measured already: it was found wrong in one.
   void condemn(const FixtureState& state, const std::string& reason);
+  void restore(const FixtureState& state);
   template <class Body>
   bool guarded(FixtureState& state, Body&& body);
   [[nodiscard]] std::optional<double> floor_us(Device& device, TimingMode mode, int round);

@@ -36,7 +36,9 @@ void Runner::judge_settings(FixtureState& state, Changes which) {
 void Runner::audit_once(FixtureState& state) {
   auto& device = *state.device;
   if (device.info().is_host || session_->audited[state.subject()].complete) return;
-  Session::Audited audited;  // an audit that fails by an error is made again in the next mode
+  Session::Audited audited;     // an audit that fails by an error is made again in the next mode
+  device.submit(state.launch);  // what a first call loads or allocates a capture may not
+  device.synchronize();
   try {
     const auto graph = device.capture(state.launch, 1);
     audited.nodes = graph->kernel_nodes() + graph->other_nodes();
@@ -76,6 +78,8 @@ void Runner::judge_times(const FixtureState& state, const Step& step, const Roun
                       : mode == TimingMode::graph ? "replay_latency_us"
                                                   : nullptr;
   const auto floor = floors_.find({state.device, mode});
+  const auto empty = floors_.find({state.device, TimingMode::graph});
+  const double start_us = empty == floors_.end() ? 0 : empty->second.median_us;
   if (alone != nullptr && floor != floors_.end() && floor->second.sampler) {
     auto& [each_us, own_us] = slopes[mode];
     each_us.push_back(result.median_us);
@@ -83,6 +87,7 @@ void Runner::judge_times(const FixtureState& state, const Step& step, const Roun
     Slope slope{.each_us = each_us.back(),
                 .own_us = own_us.back(),
                 .kernels = audited.nodes,
+                .start_us = start_us,
                 .repetition = audited.gains_by_repetition()};
     expect(too_good_for_one(slope));
     if (each_us.size() >= few_rounds) {
@@ -100,6 +105,7 @@ void Runner::judge_times(const FixtureState& state, const Step& step, const Roun
     const auto why = too_good_for_one({.each_us = statistics::median(found->second.each_us),
                                        .own_us = statistics::median(result.samples.parts.at("busy_us")),
                                        .kernels = static_cast<int>(result.samples.kernels.size()),
+                                       .start_us = start_us,
                                        .repetition = audited.gains_by_repetition()});
     if (!why.empty()) expect(fmt::format("mode {}, by its kernels' durations: {}", to_string(each), why));
   }

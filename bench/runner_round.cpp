@@ -222,7 +222,6 @@ RoundResult Runner::measure(FixtureState& state, const Step& step) {
   auto& device = *state.device;
   const auto& fixture = *state.fixture;
   const NvtxRange fixture_range{fixture.name};
-  device.wait_idle();  // nothing that another left behind runs beside it
   if (step.round == 0 && !pilot(state)) return {};
   auto throttled = read_device_state(device);
   const int stream = device.change_stream(step.round);  // the same for every fixture of a round, and for its floor
@@ -246,8 +245,10 @@ RoundResult Runner::measure(FixtureState& state, const Step& step) {
   if (!(result.median_us > 0))
     throw std::runtime_error{fmt::format("the median of {} samples is {} us: the operation is too short for this mode",
                                          samples.us.size(), result.median_us)};
-  judge_times(state, step, result);
   const auto count = static_cast<double>(samples.us.size());
+  const bool missed_many = samples.gate_missed > invalid_share * count;
+  // A span that holds host time is nothing to judge others by.
+  if (!missed_many && samples.alone_missed <= invalid_share * count) judge_times(state, step, result);
   const bool counts_gates =
       !device.info().is_host && fixture.mode != TimingMode::batch && fixture.mode != TimingMode::host;
   const bool moved = clock_before && clock_after && std::fabs(*clock_after / *clock_before - 1) > settle_tolerance;
@@ -256,8 +257,7 @@ RoundResult Runner::measure(FixtureState& state, const Step& step) {
   if (moved) flags.push_back(flag::clock_moved);
   if (throttled == true) flags.push_back(flag::throttled);
   if (samples.gate_missed > 0) flags.push_back(flag::gate_missed);
-  if (samples.gate_missed > invalid_share * count || !settled || (moved && throttled == true))
-    flags.push_back(flag::unstable);
+  if (missed_many || !settled || (moved && throttled == true)) flags.push_back(flag::unstable);
   if (samples.launch_bound > count / 2) flags.push_back(flag::launch_bound);
   if (samples.perturbed) flags.push_back(flag::perturbed);
   if (state.samples < state.samples_asked) flags.push_back(flag::fewer_samples);

@@ -7,8 +7,7 @@
 namespace mage {
 namespace {
 
-constexpr double target_us = 200;  // within 200 us to 5 ms: long against the fixed cost, short for the power limit
-constexpr double delay_us = 30;
+constexpr double target_us = 200;     // within 200 us to 5 ms: long against the fixed cost, short for the power limit
 constexpr int most_operations = 256;  // 2N launches must fit the driver's queue of about 1000
 
 }  // namespace
@@ -16,19 +15,20 @@ constexpr int most_operations = 256;  // 2N launches must fit the driver's queue
 void BatchSampler::prepare() {
   const double operation_us = std::max(pilot_span_us(device_, launch_), 0.1);
   operations_ = std::clamp(static_cast<int>(std::lround(target_us / operation_us)), 1, most_operations);
+  delay_us_ = pilot_delay_us(device_, [this] { device_.submit(launch_); });
 }
 
 BatchSampler::Span BatchSampler::span(int operations, const Hooks& hooks) {
   double enqueue_us = 0;
   const auto gated = gated_span(
-      device_, delay_us,
+      device_, delay_us_,
       [&] {
         const double begin_us = device_.now_us();
         for (int i = 0; i < operations; ++i) device_.submit(launch_);
         enqueue_us = device_.now_us() - begin_us;
       },
       hooks);
-  return {gated.us, enqueue_us};
+  return {gated.us, enqueue_us, gated.held};
 }
 
 void BatchSampler::sample(Samples& out, const Hooks& hooks) {
@@ -44,12 +44,13 @@ void BatchSampler::sample(Samples& out, const Hooks& hooks) {
   out.parts["enqueue_2n_us"].push_back(whole_ns(twice.enqueue_us));
   out.parts["intercept_us"].push_back(whole_ns(2 * n.span_us - twice.span_us));
   out.figures["operations_n"] = operations_;
+  out.alone_missed += one.held ? 0 : 1;
   out.launch_bound += twice.enqueue_us >= 0.9 * twice.span_us ? 1 : 0;
 }
 
 void BatchSampler::audit(const Hooks& hooks) {
   const Watched watched{2 * operations_, hooks.secret};
-  device_.delay(delay_us);
+  device_.delay(delay_us_);
   for (int i = 0; i < watched.operations; ++i) {
     if (watched(i)) call(hooks.spoil);
     if (watched(i)) call(hooks.before);

@@ -89,7 +89,8 @@ void GraphSampler::sample(Samples& out, const Hooks& hooks) {
 }
 
 void GraphSampler::audit(const Hooks& hooks) {
-  // Now before and now behind those that are timed, so that a count of captures tells nothing.
+  // The secret decides whether this graph is captured before or after those that are timed: a count of captures tells
+  // a variant nothing.
   if (hooks.secret >> 63U != 0) need_graphs();
   const Watched watched{operations_, hooks.secret};
   int captured = 0;

@@ -20,6 +20,7 @@ struct Samples {
   std::map<std::string, double> figures;             ///< constants of the group: sizes, one-off costs
   std::vector<std::string> kernels;                  ///< mode kernel: names in order of execution
   int gate_missed = 0;                               ///< samples whose work began before all of it was enqueued
+  int alone_missed = 0;                              ///< mode batch: of the batches of one, which are no figure
   int launch_bound = 0;                              ///< samples in which enqueueing took >= 0.9 of the span
   bool perturbed = false;  ///< spans under the tracer differ by > 5 % from those without, or kernels outlast those
 };
@@ -104,9 +105,11 @@ class BatchSampler final : public Sampler {
  private:
   struct Span {
     double span_us, enqueue_us;
+    bool held;
   };
   [[nodiscard]] Span span(int operations, const Hooks& hooks);
   int operations_ = 0;
+  double delay_us_ = 0;  ///< hides the enqueueing of one operation
 };
 
 /// Replays of a graph of one operation and of a graph of K: the slope is the time an operation.
@@ -164,8 +167,8 @@ class KernelSampler final : public Sampler {
 [[nodiscard]] std::unique_ptr<Sampler> make_sampler(TimingMode mode, Device& device, Launch& launch);
 /// Samples a round that the protocol asks for where the user does not.
 [[nodiscard]] int default_samples(TimingMode mode);
-/// The same for variants that run on the host: percentiles of a launch path, which mode host needs its many samples
-/// for, a kernel on the CPU has none.
+/// For variants on the host. Mode host takes many samples for the percentiles of a launch path, and a kernel on the CPU
+/// has no launch path.
 inline constexpr int host_variant_samples = 10;
 
 /// The nearest nanosecond, below every clock's resolution here: keeps conversion noise out of the store.

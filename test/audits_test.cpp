@@ -84,6 +84,8 @@ TEST(TooGoodForOne, AStartAndAnEndMayHideAndNoWork) {
   EXPECT_EQ(too_good_for_one({.each_us = 60, .own_us = 100, .many_rounds = true, .repetition = true}), "")
       << "what the one before left in L2";
   expect_about(too_good_for_one({.each_us = 40, .own_us = 100, .repetition = true}), "not all of them");
+  EXPECT_EQ(too_good_for_one({.each_us = 2, .own_us = 5, .start_us = 3, .many_rounds = true}), "")
+      << "a device whose kernels take long to start hides more";
 }
 
 TEST(FasterThanMemory, ReadsComeFromMemoryAndWritesMayStay) {
@@ -144,7 +146,7 @@ class HeldDevice final : public test::FakeDevice, public Trials {
 
   [[nodiscard]] void* allocate_at_border(std::size_t, Border) override { throw std::logic_error{"no border"}; }
   [[nodiscard]] void* allocate_shared(std::size_t) override { throw std::logic_error{"nothing shared"}; }
-  void run_together(const Calls&, const Calls&) override {}
+  [[nodiscard]] bool run_together(const Calls&, const Calls&) override { return true; }
   [[nodiscard]] std::uint64_t checksum_meanwhile(const void* from, std::size_t bytes) override {
     return host_->checksum(from, bytes);
   }
@@ -168,7 +170,8 @@ class WorkOutOfTurnTest : public testing::Test {
     return judge(bound, launch);
   }
   const Judge out_of_turn = [this](Case& bound, Launch& launch) {
-    return work_out_of_turn(device, bound, launch).wrong;
+    const auto verdict = work_out_of_turn(device, bound, launch);
+    return verdict.wrong.empty() && !verdict.lacking.empty() ? "lacking: " + verdict.lacking : verdict.wrong;
   };
   const Judge left_behind = [this](Case&, Launch& launch) { return work_left_behind(device, launch); };
   HeldDevice device;
@@ -178,6 +181,12 @@ TEST_F(WorkOutOfTurnTest, WhatWaitsForItsTurnIsRight) {
   const auto in_turn = [this](const auto& work) { device.in_turn(work); };
   EXPECT_EQ(judge(out_of_turn, in_turn), "");
   EXPECT_EQ(judge(left_behind, in_turn), "");
+}
+
+TEST_F(WorkOutOfTurnTest, WhatCouldNotBeLookedAtIsNotRight) {
+  device.begin_reached = true;
+  expect_about(judge(out_of_turn, [this](const auto& work) { device.in_turn(work); }),
+               "lacking: outputs could not be read while the stream was held");
 }
 
 TEST_F(WorkOutOfTurnTest, OutputsThatChangeWhileTheStreamIsHeldAreWrong) {

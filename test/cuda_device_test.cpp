@@ -309,7 +309,7 @@ TEST_F(GpuDevice, TwoRunTogetherOnTwoStreams) {
     streams.insert(cuda_stream(stream));
     ++calls;
   }};
-  device_->trials()->run_together({one, 3}, {other, 5});
+  EXPECT_TRUE(device_->trials()->run_together({one, 3}, {other, 5}));
   EXPECT_EQ(streams.size(), 2U);
   EXPECT_EQ(calls, 5);
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -93,7 +94,23 @@ TEST_F(GpuMemory, AtABorderBeginsOrEndsWhereNothingIs) {
 TEST_F(GpuMemory, ScratchAtABorderEndsThere) {
   device_->trials()->scratch_at_border(Trials::Border::rear);
   const auto scratch = allocate_scratch(40);
-  EXPECT_EQ((address(scratch.get()) + 48) % page_bytes, 0U) << "40 bytes, and the rest of a vector";
+  EXPECT_EQ((address(scratch.get()) + 256) % page_bytes, 0U) << "40 bytes, and the rest of 256";
+}
+
+TEST_F(GpuMemory, FencesOfScratchTellWhatWasWrittenBesideIt) {
+  for (const bool at_border : {false, true}) {
+    device_->place_scratch(3);
+    if (at_border) device_->trials()->scratch_at_border(Trials::Border::rear);
+    const auto scratch = allocate_scratch(40), other = allocate_scratch(64);
+    device_->fill(scratch.get(), 0, 40);
+    device_->inspect_scratch(9);
+    EXPECT_EQ(device_->findings().wrong, 0U);
+    device_->fill(static_cast<std::byte*>(scratch.get()) + 40, 0, 4);
+    device_->inspect_scratch(9);
+    const auto found = device_->findings();
+    EXPECT_EQ(found.wrong, 1U);
+    EXPECT_EQ(found.tag, 9U);
+  }
 }
 
 TEST_F(GpuMemory, ScratchThatIsNotThereIsUnavailableAndTheNextIs) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -122,13 +123,19 @@ class TrialsInChildren {
     auto alive = Clock::now();
     subject_.clear();
     where_.clear();
+    admitted_ = 0;
     for (bool ended = false; !ended;) {
       static_cast<void>(child.wait_until([] { return false; }, 0.02));
       ended = child.has_ended();  // before the last look at what it printed
       bool refused = false;
       for (const auto& line : log.news()) {
         alive = Clock::now();
-        refused = take(line) || refused;
+        try {
+          refused = take(line) || refused;
+        } catch (const std::exception&) {  // of JSON: only a process that is out of its mind prints such a line
+          give_up(Status::failed, "its process printed what is no verdict: " + line);
+          refused = true;
+        }
       }
       // What a refused variant leaves behind, as a thread that still writes, must not be the next one's fault.
       if (refused || interrupt_signal != 0 || pending_.empty()) {
@@ -137,14 +144,20 @@ class TrialsInChildren {
       }
       if (ended || seconds_since(alive) < options_.admission_deadline_s) continue;
       child.kill();
+      if (admitted_ > 0) return {};
       give_up(Status::failed, fmt::format("no sign of life for {:g} s", options_.admission_deadline_s));
       return {};
     }
     const int code = child.wait();
     auto last_words = last_line_of(words);
-    if (!subject_.empty())
-      give_up(Status::wrong, code < 0 ? fmt::format("it ended the process by signal {} ({})", -code, ::strsignal(-code))
-                                      : fmt::format("it ended the process with code {}: {}", code, last_words));
+    // A thread that an admitted one left behind can do this, too: a new process tries the variant first.
+    if (subject_.empty() || admitted_ > 0) return last_words;
+    if (code == -SIGKILL)
+      give_up(Status::failed, "its process was killed from outside (signal 9): was memory short?");
+    else if (code < 0)
+      give_up(Status::wrong, fmt::format("it ended the process by signal {} ({})", -code, ::strsignal(-code)));
+    else
+      give_up(Status::wrong, fmt::format("it ended the process with code {}: {}", code, last_words));
     return last_words;
   }
 
@@ -162,10 +175,12 @@ class TrialsInChildren {
     if (const auto& code = entry.at("code"); !code.is_null())
       admission.code = parse_unavailable(code.get<std::string>());
     admission.lacking = entry.at("lacking");
+    admission.complete = entry.at("complete");
     admission.wall_s = entry.at("wall_s");
     admission.problems = entry.at("problems");
     admission.calls = entry.at("calls");
     const bool refused = admission.status != Status::ok;
+    admitted_ += refused ? 0 : 1;
     finish(std::move(admission));
     return refused;
   }
@@ -194,6 +209,7 @@ class TrialsInChildren {
   std::size_t total_;
   std::uint64_t seed_ = 0;       ///< of the child that runs
   std::string subject_, where_;  ///< that is tried now, and by what
+  int admitted_ = 0;             ///< by the child that runs
 };
 
 /// Where two of these are equal, the same machine code does the same. Host code does so on any CPU that runs it.
@@ -255,7 +271,7 @@ Admissions admit(const Options& options, const std::vector<Fixture>& fixtures, C
         find_family(candidate.subject.substr(0, slash))->find_variant(candidate.subject.substr(slash + 1));
     admission.code_sha256 = code_sha256(variant->source);
     // What was not looked at is looked at the next time.
-    if (admission.status == Status::ok && admission.lacking.empty() && !candidate.key.empty())
+    if (admission.status == Status::ok && admission.complete && !candidate.key.empty())
       if (const auto why = cache.add(candidate.key, candidate.subject, admission.wall_s); !why.empty())
         cannot_remember = why;
     admissions[candidate.subject] = std::move(admission);
@@ -311,6 +327,7 @@ int run_trials(const Options& options) {
             {"reason", verdict.reason},
             {"code", verdict.code ? Json(to_string(*verdict.code)) : Json(nullptr)},
             {"lacking", verdict.lacking},
+            {"complete", verdict.complete},
             {"problems", verdict.problems},
             {"calls", verdict.calls},
             {"wall_s", seconds_since(begin)}});

@@ -20,7 +20,8 @@ struct Admission {
   Status status = Status::ok;  ///< ok: admitted
   std::string reason;          ///< where it was not
   std::optional<Unavailable> code;
-  std::string lacking;  ///< what could not be looked at on this machine; empty where all was
+  std::string lacking;   ///< what could not be looked at; empty where all was
+  bool complete = true;  ///< see TrialVerdict: only then is it remembered
   double wall_s = 0;
   int problems = 0, calls = 0;  ///< see TrialVerdict; 0 where it is remembered
   std::uint64_t seed = 0;       ///< of what was drawn: --mage_try with --mage_seed repeats it

@@ -17,8 +17,9 @@ constexpr std::size_t small_device_bytes = std::size_t{4} << 20U, small_host_byt
 // Large enough for many blocks, small enough for thousands of calls.
 constexpr std::size_t repeated_device_bytes = std::size_t{1} << 20U, repeated_host_bytes = std::size_t{16} << 10U;
 constexpr int device_calls = 20'000, host_calls = 3'000;
+constexpr int direct_calls = 2'000;  // on a device: what counts its calls counts those of the host
 constexpr double longest_repetition_us = 2e6;
-constexpr int calls_a_graph = 50;
+constexpr int calls_a_graph = 50, calls_a_capture = 500;
 constexpr int chain_repetitions = 6;
 constexpr int pairs_together = 8, calls_together = 20, calls_longer = 4;
 constexpr std::size_t traced_problems = 3;
@@ -114,11 +115,10 @@ class Trial {
   /// The largest that is still small enough to be repeated.
   [[nodiscard]] const AnyProblem& middle(const std::vector<AnyProblem>& accepted) const {
     const auto most = host_ ? repeated_host_bytes : repeated_device_bytes;
-    const auto* best = &accepted.front();
-    for (const auto& problem : accepted) {
-      const bool fits = bytes(problem) <= most, best_fits = bytes(*best) <= most;
-      if (fits != best_fits ? fits : fits == (bytes(problem) > bytes(*best))) best = &problem;
-    }
+    const auto smaller = [&](const AnyProblem& a, const AnyProblem& b) { return bytes(a) < bytes(b); };
+    const auto* best = &*std::min_element(accepted.begin(), accepted.end(), smaller);
+    for (const auto& problem : accepted)
+      if (bytes(problem) <= most && smaller(*best, problem)) best = &problem;
     return *best;
   }
 
@@ -127,14 +127,16 @@ class Trial {
       device_.deallocate(device_.trials()->allocate_at_border(256, Trials::Border::rear));
     } catch (const UnavailableError& error) {
       borders_ = false;
-      lacks(error.what());
+      cannot_look(error.what());
     }
   }
 
   /// One call each behind poison, behind plausible values, and behind inputs that change late.
   void at_border(const AnyProblem& problem, Trials::Border border) {
     const bool rear = border == Trials::Border::rear;
-    at(problem.name + ", operands and scratch " + (rear ? "end" : "begin") + " where nobody may read or write");
+    at(problem.name + (!borders_ ? ", call by call"
+                       : rear    ? ", operands and scratch end where nobody may read or write"
+                                 : ", operands and scratch begin where nobody may read or write"));
     at_border_ = true;
     const auto edge = borders_ ? std::optional{border} : std::nullopt;
     Case bound{device_, problems_.oracle(problem), {.slack_bytes = 0, .border = edge, .secret = ++secret_}};
@@ -182,8 +184,15 @@ class Trial {
     }
   }
 
+  /// What is the variant's own nature: it will be so the next time.
   void lacks(const std::string& what) {
-    if (verdict_.lacking.empty()) verdict_.lacking = what;
+    if (verdict_.lacking.find(what) == std::string::npos)
+      verdict_.lacking += (verdict_.lacking.empty() ? "" : "; ") + what;
+  }
+  /// What another machine, or another time, may allow.
+  void cannot_look(const std::string& why) {
+    lacks(why);
+    verdict_.complete = false;
   }
 
   /// By holding the stream, and by the profiler's records of which kernel ran where and when.
@@ -201,7 +210,7 @@ class Trial {
       device_.submit(launch);
       const auto out_of_turn = work_out_of_turn(device_, bound, launch);
       expect(out_of_turn.wrong);
-      if (!out_of_turn.lacking.empty()) lacks(out_of_turn.lacking);
+      if (!out_of_turn.lacking.empty()) cannot_look(out_of_turn.lacking);
       expect(work_left_behind(device_, launch));
       for (int call = 0; call < 3; ++call) {
         device_.delay(100);
@@ -214,7 +223,7 @@ class Trial {
       try {
         device_.trace_start();
       } catch (const UnavailableError& error) {
-        lacks(error.what());
+        cannot_look(error.what());
         continue;
       }
       for (std::uint64_t call = 1; call <= 5; ++call) {
@@ -262,19 +271,19 @@ class Trial {
     Case other{device_, problems_.oracle(problem, 1), {.slack_bytes = 0, .border = {}, .secret = ++secret_}};
     device_.place_scratch(secret_);
     auto first = one.bind(variant_), second = other.bind(variant_);
+    bool ever = false;
     for (int pair = 0; pair < pairs_together; ++pair) {
       for (auto* bound : {&one, &other}) {
         bound->spoil();
         bound->disturb();
       }
       // The newest call of the shorter one has company to its end.
-      if (pair % 2 == 0)
-        device_.trials()->run_together({first, calls_together}, {second, calls_together + calls_longer});
-      else
-        device_.trials()->run_together({second, calls_together}, {first, calls_together + calls_longer});
+      auto &shorter = pair % 2 == 0 ? first : second, &longer = pair % 2 == 0 ? second : first;
+      ever = device_.trials()->run_together({shorter, calls_together}, {longer, calls_together + calls_longer}) || ever;
       expect(one.check());
       expect(other.check());
     }
+    if (!ever) cannot_look("no two calls ran at the same time: one ended before the other was enqueued");
   }
 
   /// Each checked as a whole: a call in some hundred that is wrong is found.
@@ -295,22 +304,22 @@ class Trial {
       bound.judge();
     };
     std::unique_ptr<Graph> graph;
-    if (!host_) {
-      try {
-        Launch checked = call;
-        graph = device_.capture(checked, calls_a_graph);
-      } catch (const UnavailableError&) {
-        graph = nullptr;  // its calls are enqueued one by one
-      }
-    }
-    Launch direct = call;
+    bool graphs = !host_;
+    Launch checked = call;
     const double begin_us = device_.now_us();
     for (int& done = verdict_.calls; done < calls && device_.now_us() - begin_us < longest_repetition_us;
          done += calls_a_graph) {
+      if (graphs && done >= direct_calls && done % calls_a_capture == 0) {
+        try {
+          graph = device_.capture(checked, calls_a_graph);
+        } catch (const UnavailableError&) {
+          graphs = false;  // its calls are enqueued one by one
+        }
+      }
       if (graph)
         device_.replay(*graph);
       else
-        for (int i = 0; i < calls_a_graph; ++i) device_.submit(direct);
+        for (int i = 0; i < calls_a_graph; ++i) device_.submit(checked);
       if (const auto reason = bound.found(); !reason.empty())
         throw WrongError{"in one of calls " + std::to_string(done + 1) + " to " + std::to_string(done + calls_a_graph) +
                          ": " + reason};

@@ -22,9 +22,10 @@ struct TrialVerdict {
   Status status = Status::ok;
   std::string reason;  ///< empty where it is ok
   std::optional<Unavailable> code;
-  std::string lacking;  ///< what could not be looked at here, and why; empty where all was
-  int problems = 0;     ///< that it was tried on
-  int calls = 0;        ///< in a row: as many as wanted, or as two seconds had room for
+  std::string lacking;   ///< what could not be looked at, and why; empty where all was
+  bool complete = true;  ///< false: another machine, or another time, may allow a look at what is lacking
+  int problems = 0;      ///< that it was tried on
+  int calls = 0;         ///< in a row: as many as wanted, or as two seconds had room for
 };
 
 /// Problems and their oracles, made once for all variants of a family.

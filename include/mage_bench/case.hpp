@@ -67,7 +67,8 @@ class Case {
   /// Enqueues the accesses of spoil() and changes nothing.
   void touch();
   /// Enqueues what makes a call's answer known before it: one of two sets of inputs at random, and a few spoilt
-  /// elements of each output. Costs no cache. Nothing without a variation of the oracle. `set` takes the draw away.
+  /// elements of each output. Costs no cache. Nothing without a variation of the oracle. `set` names the set; without
+  /// it, one is drawn.
   void disturb(std::optional<int> set = {});
   /// As disturb(), by a kernel that a dependent launch overtakes unless it waits.
   void disturb_late();
@@ -100,7 +101,8 @@ class Case {
   /// Waits. Undoes it. In words, which of them an operation changed; empty where none.
   [[nodiscard]] std::string unspoil_copies();
 
-  /// Waits. What an operation may not have changed: a fence or an input, in words; empty where nothing was. Mends it.
+  /// Waits. What an operation changed and may not: a fence around an operand or its scratch, or an input. In words;
+  /// empty where nothing was. Restores all of it.
   [[nodiscard]] std::string damage();
   /// Inputs, their copies and fences as they were at first, whatever an operation did to them; what was found is
   /// forgotten. From the oracle's memory: nothing on the device is taken for right.

@@ -16,6 +16,8 @@ using uint64 = std::uint64_t;
 
 /// a / b rounded up, where neither is negative.
 constexpr int64 ceil_div(int64 a, int64 b) { return (a + b - 1) / b; }
+/// To a multiple of `step`.
+constexpr uint64 rounded_up(uint64 bytes, uint64 step) { return (bytes + step - 1) / step * step; }
 
 // Defined in registry.hpp and operand.hpp; a contract only names them.
 template <class Problem>

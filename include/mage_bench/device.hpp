@@ -50,10 +50,10 @@ struct KernelRecord {
   unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
   bool is_kernel = true;     ///< and no copy or fill
   std::uint32_t stream = 0;  ///< by the profiler's own numbers
-  std::uint32_t thread = 0;  ///< of the host, that enqueued it; likewise
-  /// One of the measuring protocol's own: these run between calls, where the mark is 0.
+  std::uint32_t thread = 0;  ///< of the host, that enqueued it; likewise, and 0 where nobody knows
+  /// A kernel of the measuring protocol's own: these run between calls, where the mark is 0.
   [[nodiscard]] bool is_harness() const {
-    return !is_kernel || (mark == 0 && name.find("mage_harness_") != std::string::npos);
+    return is_kernel && mark == 0 && name.find("mage_harness_") != std::string::npos;
   }
 };
 
@@ -95,7 +95,8 @@ class Trials {
   /// loses the process. `bytes` a multiple of vector_bytes, which is its alignment. Released by Device::deallocate.
   [[nodiscard]] virtual void* allocate_at_border(std::size_t bytes, Border border) = 0;
   static constexpr std::size_t vector_bytes = 16;  ///< the widest access of one thread on most devices
-  /// From now on memory that a variant allocates for itself lies so, until the next Device::place_scratch().
+  /// From now on memory that a variant allocates for itself lies so, rounded up to 256 bytes, until the next
+  /// Device::place_scratch().
   virtual void scratch_at_border(Border /*border*/) {}
   /// Memory that host and device both read and write. Released by Device::deallocate.
   [[nodiscard]] virtual void* allocate_shared(std::size_t bytes) = 0;
@@ -103,8 +104,9 @@ class Trials {
     Launch& launch;
     int count;
   };
-  /// At the same time as far as the device can: on two streams, or by two threads. Waits.
-  virtual void run_together(const Calls& one, const Calls& other) = 0;
+  /// At the same time as far as the device can: on two streams, or by two threads. Waits. False where one began before
+  /// all were enqueued.
+  [[nodiscard]] virtual bool run_together(const Calls& one, const Calls& other) = 0;
   /// As Device::checksum, without waiting for what was enqueued before.
   [[nodiscard]] virtual std::uint64_t checksum_meanwhile(const void* from, std::size_t bytes) = 0;
 
@@ -184,6 +186,8 @@ class Device {
   }
   /// Enqueues looking whether memory still holds what fill() put there. The tag comes back in Findings.
   virtual void inspect_fill(const void* from, std::uint32_t pattern, std::size_t bytes, std::uint32_t tag) = 0;
+  /// Enqueues looking whether anybody wrote beside the scratch that is in use.
+  virtual void inspect_scratch(std::uint32_t /*tag*/) {}
   /// Enqueues comparing every element as compare() of case.hpp does.
   virtual void judge(const Judged& output, std::uint32_t tag) = 0;
   /// Enqueues giving these elements another value and bound.

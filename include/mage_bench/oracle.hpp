@@ -29,7 +29,7 @@ class Oracle {
  public:
   /// `input_epoch` picks the input values: epoch 0 is the problem's own seed, every other epoch other values of the
   /// same distribution.
-  /// What an `old` one has allocated is used again: memory that a process has not used yet is slow.
+  /// Takes over the memory of `old`: the first use of memory is slow.
   Oracle(const Family& family, AnyProblem problem, std::uint32_t input_epoch = 0, Oracle* old = nullptr);
   /// New input values and their reference, and no variation. Every Case of this oracle needs reload() afterwards.
   void refresh(std::uint32_t input_epoch);

@@ -13,6 +13,9 @@ namespace mage {
 [[nodiscard]] std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
                                                   std::array<std::uint32_t, 2> key);
 
+/// The first 64 of them.
+[[nodiscard]] std::uint64_t random_bits(const std::array<std::uint32_t, 4>& counter, std::uint64_t key);
+
 /// Standard normal quantile of p in (0, 1), from IEEE +, -, x, / and sqrt only, so that no libm can change a bit.
 [[nodiscard]] double normal_quantile(double p);
 

@@ -24,9 +24,8 @@ std::uint32_t next_poison() {
 }
 
 std::uint64_t mixed(std::uint64_t secret, std::uint64_t number, std::uint32_t purpose) {
-  const auto bits = philox({static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32U), purpose, 0},
-                           {static_cast<std::uint32_t>(secret), static_cast<std::uint32_t>(secret >> 32U)});
-  return std::uint64_t{bits[0]} << 32U | bits[1];
+  return random_bits({static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32U), purpose, 0},
+                     secret);
 }
 
 }  // namespace
@@ -256,7 +255,11 @@ std::string Case::unspoil_copies() {
 
 void Case::restore() {
   device_.wait_idle();
-  static_cast<void>(device_.findings());
+  try {
+    static_cast<void>(device_.findings());
+  } catch (const std::exception&) {
+    static_cast<void>(device_.findings());  // an error of a launch that nobody asked for yet is told once
+  }
   mend_fences();
   load_copies();
   load_inputs();

@@ -20,11 +20,6 @@ inline constexpr std::size_t alignment = 256;
 inline constexpr std::size_t fence_bytes = 4096;
 inline constexpr std::uint32_t fence_word = 0xFE9CE5A1U;
 
-/// To whole vectors.
-[[nodiscard]] inline std::size_t rounded_up(std::size_t bytes) {
-  return (bytes + Trials::vector_bytes - 1) / Trials::vector_bytes * Trials::vector_bytes;
-}
-
 }  // namespace case_memory
 
 [[nodiscard]] inline std::string number(double value) {
@@ -61,7 +56,7 @@ struct Case::Buffer {
       auto* trials = owner.trials();
       if (trials == nullptr) throw std::logic_error{"Case: this device has no memory at a border"};
       // At the rear border the payload ends less than one vector in front of it.
-      bytes = case_memory::rounded_up(std::max<std::size_t>(what.offset_bytes() + payload_bytes, 1));
+      bytes = rounded_up(std::max<std::size_t>(what.offset_bytes() + payload_bytes, 1), Trials::vector_bytes);
       base = static_cast<std::byte*>(trials->allocate_at_border(bytes, *options.border));
       front = what.offset_bytes();
     } else {

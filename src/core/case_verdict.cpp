@@ -13,6 +13,8 @@ std::string Case::found() {
 }
 
 std::string Case::in_words(const Findings& findings) const {
+  if (findings.output == Findings::outside && findings.tag == buffers_.size())
+    return "wrote outside its scratch: a fence around it is broken";
   if (findings.output == Findings::outside)
     return "wrote outside " + buffers_.at(findings.tag)->operand.name + ": a fence around it is broken";
   if (findings.output == Findings::whole) {
@@ -106,6 +108,7 @@ void Case::judge() {
 std::string Case::damage() {
   device_.synchronize();
   for (std::size_t i = 0; i < buffers_.size(); ++i) buffers_[i]->inspect_fences(static_cast<std::uint32_t>(i));
+  device_.inspect_scratch(static_cast<std::uint32_t>(buffers_.size()));
   if (const auto findings = device_.findings(); findings.wrong != 0) {
     const auto text = in_words(findings);
     restore();  // so that the next variant is judged by its own deeds

@@ -20,16 +20,14 @@ namespace {
 /// Random numbers for one purpose under one secret.
 class Draws {
  public:
-  Draws(std::uint64_t secret, std::uint32_t purpose)
-      : key_{static_cast<std::uint32_t>(secret), static_cast<std::uint32_t>(secret >> 32U)}, purpose_{purpose} {}
+  Draws(std::uint64_t secret, std::uint32_t purpose) : secret_{secret}, purpose_{purpose} {}
   /// Below `limit`.
   std::uint64_t operator()(std::uint64_t limit) {
-    const auto bits = philox({count_++, purpose_, 0, 0x0ACEU}, key_);
-    return (std::uint64_t{bits[0]} << 32U | bits[1]) % limit;
+    return random_bits({count_++, purpose_, 0, 0x0ACEU}, secret_) % limit;
   }
 
  private:
-  std::array<std::uint32_t, 2> key_;
+  std::uint64_t secret_;
   std::uint32_t purpose_, count_ = 0;
 };
 

@@ -186,6 +186,11 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::a
   return counter;
 }
 
+std::uint64_t random_bits(const std::array<std::uint32_t, 4>& counter, std::uint64_t key) {
+  const auto bits = philox(counter, {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32U)});
+  return std::uint64_t{bits[0]} << 32U | bits[1];
+}
+
 double normal_quantile(double p) {
   if (!(p > 0 && p < 1))
     throw std::invalid_argument{"normal_quantile: p is " + std::to_string(p) + ", but must be inside (0, 1)"};

@@ -134,6 +134,10 @@ class CudaDevice final : public Device, private CacheExperiments, private Trials
   void inspect_fill(const void* from, std::uint32_t pattern, std::size_t bytes, std::uint32_t tag) override {
     if (bytes != 0) harness::launch_inspect_fill(from, pattern, bytes, tag, findings_, blocks_, stream_);
   }
+  void inspect_scratch(std::uint32_t tag) override {
+    for (const auto& fence : arena_.fences())
+      inspect_fill(fence.begin, 0x01010101U * ScratchArena::fence_byte, fence.bytes, tag);
+  }
   void judge(const Judged& output, std::uint32_t tag) override {
     if (output.elements != 0) harness::launch_judge(output, tag, findings_, blocks_, stream_);
   }
@@ -194,7 +198,8 @@ class CudaDevice final : public Device, private CacheExperiments, private Trials
   }
   void reset_persisting_l2() override {
     const auto error = cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 0);
-    if (error == cudaErrorUnsupportedLimit) {  // a device without a carve-out has nothing to give back
+    // A device without a carve-out has nothing to give back, nor has one under MIG or MPS.
+    if (error == cudaErrorUnsupportedLimit || error == cudaErrorNotSupported) {
       static_cast<void>(cudaGetLastError());
       return;
     }
@@ -313,18 +318,22 @@ class CudaDevice final : public Device, private CacheExperiments, private Trials
     shared_.insert(memory);
     return memory;
   }
-  void run_together(const Calls& one, const Calls& other) override {
+  [[nodiscard]] bool run_together(const Calls& one, const Calls& other) override {
     wait_idle();
     constexpr uint64 hold_ns = 1'500'000;  // both are enqueued before either begins
     auto* const first = streams_[0].get();
     auto* const second = streams_[1].get();
     for (auto* stream : {first, second}) harness::launch_delay(hold_ns, stream);
+    check(cudaEventRecord(begin_.get(), first), "cudaEventRecord");
+    check(cudaEventRecord(end_.get(), second), "cudaEventRecord");
     for (int i = 0; i < std::max(one.count, other.count); ++i) {
       if (i < one.count) one.launch(StreamHandle{first});
       if (i < other.count) other.launch(StreamHandle{second});
     }
+    const bool held = !reached(Stamp::begin) && !reached(Stamp::end);
     check(cudaGetLastError(), "a kernel launch");
     wait_idle();
+    return held;
   }
   [[nodiscard]] std::uint64_t checksum_meanwhile(const void* from, std::size_t bytes) override {
     auto* const beside = stream_ == streams_.back().get() ? streams_.front().get() : streams_.back().get();

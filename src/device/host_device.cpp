@@ -253,7 +253,7 @@ class HostDevice final : public Device, private Trials {
     return pointer;
   }
   [[nodiscard]] void* allocate_shared(std::size_t bytes) override { return allocate(bytes); }
-  void run_together(const Calls& one, const Calls& other) override {
+  [[nodiscard]] bool run_together(const Calls& one, const Calls& other) override {
     std::latch both{2};  // a thread takes longer to start than a call
     const auto run = [&both](const Calls& calls) {
       both.arrive_and_wait();
@@ -275,6 +275,7 @@ class HostDevice final : public Device, private Trials {
     }
     beside.join();
     if (error) std::rethrow_exception(error);
+    return true;
   }
   [[nodiscard]] std::uint64_t checksum_meanwhile(const void* from, std::size_t bytes) override {
     return checksum(from, bytes);

@@ -10,6 +10,7 @@ namespace mage {
 namespace {
 
 constexpr std::size_t alignment = 256;
+constexpr std::size_t fence_bytes = 4096;
 constexpr std::size_t slack_bytes = std::size_t{8} << 20U;  // over which a piece's place is drawn
 
 ScratchArena* current_arena = nullptr;
@@ -42,14 +43,12 @@ void ScratchArena::place(std::uint64_t seed) {
 }
 
 void ScratchArena::place_at_border(BorderedMemory& borders, Trials::Border border) {
-  borders_ = &borders;
+  borders_ = lender_ = &borders;
   border_ = border;
 }
 
 std::size_t ScratchArena::draw() {
-  const auto bits =
-      philox({draws_++, 0, 0, 0x5C2AU}, {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32U)});
-  return bits[0] % (slack_bytes / alignment) * alignment;
+  return random_bits({draws_++, 0, 0, 0x5C2AU}, seed_) % (slack_bytes / alignment) * alignment;
 }
 
 void ScratchArena::grow(std::size_t bytes) {
@@ -59,30 +58,61 @@ void ScratchArena::grow(std::size_t bytes) {
   else
     memory_ = {};
   bytes_ = end_ = 0;  // of an arena that found no memory
-  const auto wanted = std::max(least, (bytes + slack_bytes) * 2);
-  memory_ = CudaMemory{allocate_plain(wanted)};
+  const auto needed = bytes + slack_bytes;
+  auto wanted = std::max(least, 2 * needed);
+  try {
+    memory_ = CudaMemory{allocate_plain(wanted)};
+  } catch (const UnavailableError&) {
+    wanted = needed;
+    memory_ = CudaMemory{allocate_plain(wanted)};
+  }
   bytes_ = wanted;
 }
 
-void* ScratchArena::take(std::size_t bytes) {
-  if (borders_ != nullptr) {
-    constexpr auto step = Trials::vector_bytes;
-    return borders_->allocate((std::max<std::size_t>(bytes, 1) + step - 1) / step * step, border_);
-  }
-  auto offset = end_ + draw();
-  if (offset + bytes > bytes_) {
-    grow(bytes);
-    offset = draw();
-  }
-  end_ = (offset + bytes + alignment - 1) / alignment * alignment;
-  offsets_.push_back(offset);
-  taken_.push_back(static_cast<std::byte*>(memory_.get()) + offset);
-  return taken_.back();
+ScratchArena::Piece ScratchArena::take_at_border(std::size_t bytes) {
+  const auto whole = rounded_up(std::max<std::size_t>(bytes, 1), alignment);
+  auto* begin = static_cast<std::byte*>(borders_->allocate(whole, border_));
+  return {.begin = begin, .bytes = bytes, .front = 0, .rear = whole - bytes, .at_border = true};
 }
 
-bool ScratchArena::give_back(void* piece) {
-  const auto found = std::find(taken_.begin(), taken_.end(), piece);
-  if (found == taken_.end()) return borders_ != nullptr && borders_->deallocate(piece);
+ScratchArena::Piece ScratchArena::take_from_arena(std::size_t bytes) {
+  const auto rear = rounded_up(bytes, alignment) - bytes + fence_bytes;
+  const auto whole = fence_bytes + bytes + rear;
+  auto offset = end_ + draw();
+  if (offset + whole > bytes_) {
+    grow(whole);
+    offset = draw();
+  }
+  end_ = offset + whole;
+  offsets_.push_back(offset + fence_bytes);
+  return {.begin = static_cast<std::byte*>(memory_.get()) + offset + fence_bytes,
+          .bytes = bytes,
+          .front = fence_bytes,
+          .rear = rear};
+}
+
+void* ScratchArena::take(std::size_t bytes) {
+  taken_.push_back(borders_ != nullptr ? take_at_border(bytes) : take_from_arena(bytes));
+  auto* begin = taken_.back().begin;
+  for (const auto& fence : fences())
+    if (fence.begin + fence.bytes == begin || fence.begin == begin + bytes)
+      check(cudaMemset(fence.begin, fence_byte, fence.bytes), "cudaMemset beside scratch");
+  return begin;
+}
+
+std::vector<ScratchArena::Fence> ScratchArena::fences() const {
+  std::vector<Fence> all;
+  for (const auto& piece : taken_)
+    for (const auto& fence : {Fence{piece.begin - piece.front, piece.front}, {piece.begin + piece.bytes, piece.rear}})
+      if (fence.bytes != 0) all.push_back(fence);
+  return all;
+}
+
+bool ScratchArena::give_back(void* begin) {
+  const auto found =
+      std::find_if(taken_.begin(), taken_.end(), [&](const Piece& piece) { return piece.begin == begin; });
+  if (found == taken_.end()) return false;
+  if (found->at_border) static_cast<void>(lender_->deallocate(begin));
   taken_.erase(found);
   if (!taken_.empty()) return true;
   end_ = 0;

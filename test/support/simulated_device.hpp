@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ class SimulatedDevice final : public Device {
   bool lose_output = false;                   ///< spins write nothing but stamps
   std::function<double(double)> span_off_us;  ///< what a span of so many microseconds is off
   std::optional<Unavailable> refuse_trace;
+  std::string lost;  ///< why nothing works any more; empty while it does
+  std::vector<DeviceSetting> limits{{"stack_size", 1024}, {"persisting_l2_cache_size", 0}};
   // What it was told.
   std::vector<int> streams;  ///< in the order in which they were changed for
   int captures = 0;
@@ -111,7 +114,12 @@ class SimulatedDevice final : public Device {
     return streams.back();
   }
   void submit(Launch& launch) override { launch(StreamHandle{}); }
-  void synchronize() override { host_us_ = std::max(host_us_, stream_us_) + 1; }
+  void synchronize() override {
+    if (!lost.empty()) throw std::runtime_error{lost};
+    host_us_ = std::max(host_us_, stream_us_) + 1;
+  }
+  [[nodiscard]] std::vector<DeviceSetting> settings() const override { return limits; }
+  void set_back(const std::vector<DeviceSetting>& settings) override { limits = settings; }
   [[nodiscard]] Launch empty_launch() const override {
     return [self = const_cast<SimulatedDevice*>(this)](StreamHandle) { self->kernel({}, "empty"); };
   }
