@@ -121,7 +121,10 @@ target_link_libraries(
 
 # code hashes: what an admission is remembered by
 set(mage_harness_objects "$<TARGET_OBJECTS:mage_measure>")
-set(mage_harness_objects "$<FILTER:${mage_harness_objects},INCLUDE,/bench/(admission/|audits|gate|samplers?|statistics)>")
+set(
+  mage_harness_objects
+  "$<FILTER:${mage_harness_objects},INCLUDE,/bench/(admission/|audits|gate|samplers?|statistics)>"
+)
 file(
   GENERATE OUTPUT "${mage_generated_dir}/code_hashes.txt"
   CONTENT
