@@ -63,8 +63,8 @@ std::string_view to_string(TimingMode mode) {
 
 namespace {
 
-template <class Value, std::size_t count>
-std::optional<Value> parse_one_of(const std::array<Value, count>& all, std::string_view text) {
+template <class Value, std::size_t Count>
+std::optional<Value> parse_one_of(const std::array<Value, Count>& all, std::string_view text) {
   for (const auto value : all)
     if (to_string(value) == text) return value;
   return std::nullopt;
