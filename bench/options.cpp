@@ -287,8 +287,9 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
         throw CLI::ValidationError{"--" + std::string{flag.flag}, std::string{"refused: "} + flag.why};
     if (recover->count() > 0 && options.recover.empty())
       throw CLI::ValidationError{"--mage_recover", "names no journal"};
-    if (std::isnan(options.round_budget_s))  // no range excludes it
-      throw CLI::ValidationError{"--mage_round_budget", "nan is no number of seconds"};
+    for (const auto& [flag, seconds] : {std::pair{"--mage_round_budget", options.round_budget_s},
+                                        {"--mage_admission_deadline", options.admission_deadline_s}})
+      if (std::isnan(seconds)) throw CLI::ValidationError{flag, "nan is no number of seconds"};  // no range excludes it
     if (!modes.empty()) options.modes = parse_modes(modes);
     options.context = parse_context(context);
     check_filter(options.filter);

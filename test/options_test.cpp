@@ -142,6 +142,7 @@ TEST(Options, RefusesWhatItCannotMean) {
   expect_refused({"--mage_max_bytes=-5"}, "--mage_max_bytes");
   expect_refused({"--mage_round_budget=0"}, "--mage_round_budget");
   expect_refused({"--mage_round_budget=nan"}, "--mage_round_budget");
+  expect_refused({"--mage_admission_deadline=nan"}, "--mage_admission_deadline");
   expect_refused({"--mage_max_bytes=much"}, "--mage_max_bytes");
   expect_refused({"--mage_max_bytes=0"}, "--mage_max_bytes");
   expect_refused({"--mage_device=-1"}, "--mage_device");

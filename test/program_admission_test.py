@@ -2,9 +2,12 @@
 """Trials before a variant is measured: when they take place, what is remembered of them, and their own process."""
 
 import json
+import subprocess
+import time
 import unittest
+from pathlib import Path
 
-from program_support import HOST, ProgramTest, environment
+from program_support import EXECUTABLE, HOST, ProgramTest, environment
 
 VARIANTS = ["copy/cpu_v00_memcpy", "copy/reference"]
 
@@ -74,6 +77,34 @@ class Admission(ProgramTest):
             self.assertGreater(line["problems"], 1)
             self.assertGreater(line["calls"], 100)
         self.assertTrue(any("two at the same time" in line.get("at", "") for line in lines))
+
+    def test_a_run_that_is_killed_takes_its_trials_along(self):
+        flags = ["--benchmark_filter=^layernorm_backward/.*/host$", "--mage_admission_cache=none"]
+        command = [EXECUTABLE, *flags]
+        silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        run = subprocess.Popen(command, cwd=self.folder, env=environment(), **silent)
+        children = Path(f"/proc/{run.pid}/task/{run.pid}/children")
+        if not children.exists():
+            run.kill()
+            self.skipTest("this kernel does not say whose child a process is")
+
+        def live(pid):
+            try:
+                return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+            except OSError:
+                return False
+
+        self.wait_until(lambda: children.read_text(), "no trial began")
+        trials = children.read_text().split()
+        run.kill()
+        run.wait()
+        self.wait_until(lambda: not any(map(live, trials)), "a trial outlived its run")
+
+    def wait_until(self, holds, otherwise):
+        deadline = time.monotonic() + 30
+        while not holds():
+            self.assertLess(time.monotonic(), deadline, otherwise)
+            time.sleep(0.01)
 
     def test_a_trial_of_what_is_not_there_is_a_usage_error(self):
         for name in ("copy", "copy/none", "none/reference", "copy/reference/64x1024", ""):

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -33,6 +35,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
+
+constexpr const char* parent_variable = "MAGE_TRIALS_OF_PROCESS";
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -118,7 +122,7 @@ class TrialsInChildren {
                        {"--mage_try=" + subjects, fmt::format("--mage_device={}", options_.device),
                         fmt::format("--mage_seed={}", seed_)},
                        folder.path() / "trials",
-                       {},
+                       {{parent_variable, std::to_string(::getpid())}},
                        words};
     auto alive = Clock::now();
     subject_.clear();
@@ -221,6 +225,14 @@ std::string identity_of(const VariantInfo& variant, const std::optional<DeviceIn
   return text;
 }
 
+/// A run that is killed takes its child along, which may be one that never ends.
+void end_with_parent() {
+  const char* parent = std::getenv(parent_variable);
+  if (parent == nullptr) return;  // a user's own --mage_try
+  static_cast<void>(::prctl(PR_SET_PDEATHSIG, SIGKILL));
+  if (std::to_string(::getppid()) != parent) std::_Exit(exit_code::row_failed);  // it was killed before that
+}
+
 /// The lines of a child's, where a variant prints nothing.
 class Report {
  public:
@@ -303,6 +315,7 @@ void withhold(const Admissions& admissions, std::vector<Fixture>& fixtures) {
 }
 
 int run_trials(const Options& options) {
+  end_with_parent();
   Report report;
   auto host = make_host_device();
   std::unique_ptr<Device> cuda;
