@@ -107,7 +107,8 @@ class Interrupt(ProgramTest):
         if process.returncode == 130:
             self.assertEqual(self.files(), ["store.json"])
         else:
-            self.assertEqual(self.files(), [JOURNAL])
+            # The second one may have come while the store was written: what there was of it is left beside the journal.
+            self.assertEqual([name for name in self.files() if ".tmp." not in name], [JOURNAL])
             self.expect(0, f"--mage_recover={JOURNAL}")
         self.assertIs(self.load("store.json")["mage"]["complete"], False)
 
