@@ -138,9 +138,9 @@ class Measurement {
               {"reason", admission.reason.empty() ? Json(nullptr) : Json(admission.reason)},
               {"lacking", admission.lacking.empty() ? Json(nullptr) : Json(admission.lacking)},
               {"remembered", admission.remembered},
-              {"problems", admission.problems},
-              {"calls", admission.calls},
-              {"seed", admission.seed},
+              {"problems", admission.remembered ? Json(nullptr) : Json(admission.problems)},
+              {"calls", admission.remembered ? Json(nullptr) : Json(admission.calls)},
+              {"seed", admission.remembered ? Json(nullptr) : Json(admission.seed)},
               {"wall_s", admission.wall_s},
               {"code_sha256", admission.code_sha256.empty() ? Json(nullptr) : Json(admission.code_sha256)}});
     for (const auto& fixture : plan_.fixtures) {

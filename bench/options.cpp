@@ -243,7 +243,7 @@ ParsedOptions parse_options(const std::vector<std::string>& argv) {
   app.add_flag("--mage_overwrite", options.overwrite, "Replace an existing store")->group(actions);
   auto* trials = app.add_option("--mage_try", options.trials,
                                 "Try family/variant,family/variant and print a JSON line for each step and verdict: "
-                                "what a run starts in a process of its own")
+                                "what a run starts in a process of its own. A crash ends it: the last line says where")
                      ->delimiter(',')
                      ->group(actions);
   std::string proofs;

@@ -24,14 +24,7 @@
 namespace mage {
 namespace {
 
-class GpuDevice : public testing::Test {
- protected:
-  void SetUp() override {
-    MAGE_NEED_GPU();
-    device_ = make_cuda_device(0);
-  }
-  std::unique_ptr<Device> device_;
-};
+class GpuDevice : public test::GpuTest {};
 
 TEST_F(GpuDevice, DescribesItself) {
   const auto& info = device_->info();

@@ -18,14 +18,7 @@
 namespace mage {
 namespace {
 
-class GpuMemory : public testing::Test {
- protected:
-  void SetUp() override {
-    MAGE_NEED_GPU();
-    device_ = make_cuda_device(0);
-  }
-  std::unique_ptr<Device> device_;
-};
+class GpuMemory : public test::GpuTest {};
 
 TEST_F(GpuMemory, ScratchIsFilledAndLiesElsewhereEachTime) {
   std::set<std::size_t> seen;

@@ -32,7 +32,9 @@ class Admission(ProgramTest):
         lines = [json.loads(line) for line in self.cache.read_text().splitlines()]
         self.assertEqual(sorted(line["variant"] for line in lines), VARIANTS)
         again = self.admissions(store="again.json")
-        self.assertTrue(all(entry["remembered"] for entry in again.values()))
+        for entry in again.values():
+            self.assertTrue(entry["remembered"])
+            self.assertEqual([entry[unknown] for unknown in ("problems", "calls", "seed")], [None, None, None])
         self.assertEqual(len(self.cache.read_text().splitlines()), 2, "it is written down once")
 
     def test_a_damaged_memory_remembers_what_is_whole(self):

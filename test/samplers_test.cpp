@@ -192,6 +192,15 @@ TEST(BatchSampler, ABatchOfEmptiesIsLaunchBound) {
   EXPECT_NEAR(one.samples.us.at(0), 4, 1e-9) << "the slope of a starved stream is the host's launch rate";
 }
 
+TEST(BatchSampler, ABatchOfOneThatBeganBeforeItWasEnqueuedIsCountedApart) {
+  FakeDevice held, missed;
+  missed.begin_reached = true;
+  const OneSample right{TimingMode::batch, held}, wrong{TimingMode::batch, missed};
+  EXPECT_EQ(right.samples.alone_missed, 0);
+  EXPECT_EQ(wrong.samples.alone_missed, 1);
+  EXPECT_EQ(wrong.samples.gate_missed, 0) << "it is no figure of the mode";
+}
+
 TEST(GraphSampler, EachGroupOfSamplesHasGraphsOfItsOwn) {
   FakeDevice device;
   device.operation_us = 80;

@@ -297,6 +297,12 @@ Admissions admit(const Options& options, const std::vector<Fixture>& fixtures, C
     console.line(fmt::format("{} variant{} tried in {:.1f} s: {} admitted{}", count, count == 1 ? "" : "s",
                              seconds_since(begin), count - static_cast<std::size_t>(refused),
                              refused == 0 ? std::string{} : fmt::format(", {} not", refused)));
+    const auto first = std::find_if(admissions.begin(), admissions.end(),
+                                    [](const auto& one) { return one.second.status != Status::ok; });
+    if (first != admissions.end())
+      console.line(fmt::format("to see one step by step: mage_bench --mage_try={} --mage_seed={}{}", first->first,
+                               first->second.seed,
+                               options.device == 0 ? std::string{} : fmt::format(" --mage_device={}", options.device)));
   }
   if (!cannot_remember.empty())
     console.complain("admissions cannot be remembered: " + cannot_remember +

@@ -23,7 +23,7 @@ struct Admission {
   std::string lacking;   ///< what could not be looked at; empty where all was
   bool complete = true;  ///< see TrialVerdict: only then is it remembered
   double wall_s = 0;
-  int problems = 0, calls = 0;  ///< see TrialVerdict; 0 where it is remembered
+  int problems = 0, calls = 0;  ///< see TrialVerdict; nobody knows them, nor the seed, where it is remembered
   std::uint64_t seed = 0;       ///< of what was drawn: --mage_try with --mage_seed repeats it
   bool remembered = false;      ///< from another run
   std::string code_sha256;      ///< empty where the build does not know

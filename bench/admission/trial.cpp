@@ -145,14 +145,12 @@ class Trial {
     auto launch = bound.bind(variant_);
     std::map<int, std::uint64_t> bits;
     for (int call = 0; call < 3; ++call) {
-      if (call == 0)
-        bound.poison();
-      else
-        bound.spoil();
+      if (call != 0) bound.spoil();
       if (call == 1)
         bound.disturb_late();
       else
         bound.disturb();
+      if (call == 0) bound.poison();  // behind what spoils elements: a spoilt poison is none
       device_.submit(launch);
       bound.inspect_as_dependent();
       const auto verdict = check_all(bound);

@@ -43,7 +43,7 @@ void ScratchArena::place(std::uint64_t seed) {
 }
 
 void ScratchArena::place_at_border(BorderedMemory& borders, Trials::Border border) {
-  borders_ = lender_ = &borders;
+  borders_ = &borders;
   border_ = border;
 }
 
@@ -72,7 +72,7 @@ void ScratchArena::grow(std::size_t bytes) {
 ScratchArena::Piece ScratchArena::take_at_border(std::size_t bytes) {
   const auto whole = rounded_up(std::max<std::size_t>(bytes, 1), alignment);
   auto* begin = static_cast<std::byte*>(borders_->allocate(whole, border_));
-  return {.begin = begin, .bytes = bytes, .front = 0, .rear = whole - bytes, .at_border = true};
+  return {.begin = begin, .bytes = bytes, .front = 0, .rear = whole - bytes, .lender = borders_};
 }
 
 ScratchArena::Piece ScratchArena::take_from_arena(std::size_t bytes) {
@@ -88,23 +88,25 @@ ScratchArena::Piece ScratchArena::take_from_arena(std::size_t bytes) {
   return {.begin = static_cast<std::byte*>(memory_.get()) + offset + fence_bytes,
           .bytes = bytes,
           .front = fence_bytes,
-          .rear = rear};
+          .rear = rear,
+          .lender = nullptr};
 }
 
 void* ScratchArena::take(std::size_t bytes) {
   taken_.push_back(borders_ != nullptr ? take_at_border(bytes) : take_from_arena(bytes));
-  auto* begin = taken_.back().begin;
-  for (const auto& fence : fences())
-    if (fence.begin + fence.bytes == begin || fence.begin == begin + bytes)
-      check(cudaMemset(fence.begin, fence_byte, fence.bytes), "cudaMemset beside scratch");
-  return begin;
+  for (const auto& fence : taken_.back().fences())
+    check(cudaMemset(fence.begin, fence_byte, fence.bytes), "cudaMemset beside scratch");
+  return taken_.back().begin;
+}
+
+std::array<ScratchArena::Fence, 2> ScratchArena::Piece::fences() const {
+  return {Fence{begin - front, front}, Fence{begin + bytes, rear}};
 }
 
 std::vector<ScratchArena::Fence> ScratchArena::fences() const {
   std::vector<Fence> all;
   for (const auto& piece : taken_)
-    for (const auto& fence : {Fence{piece.begin - piece.front, piece.front}, {piece.begin + piece.bytes, piece.rear}})
-      if (fence.bytes != 0) all.push_back(fence);
+    for (const auto& fence : piece.fences()) all.push_back(fence);
   return all;
 }
 
@@ -112,7 +114,7 @@ bool ScratchArena::give_back(void* begin) {
   const auto found =
       std::find_if(taken_.begin(), taken_.end(), [&](const Piece& piece) { return piece.begin == begin; });
   if (found == taken_.end()) return false;
-  if (found->at_border) static_cast<void>(lender_->deallocate(begin));
+  if (found->lender != nullptr) static_cast<void>(found->lender->deallocate(begin));
   taken_.erase(found);
   if (!taken_.empty()) return true;
   end_ = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -44,7 +45,8 @@ class ScratchArena {
   struct Piece {
     std::byte* begin = nullptr;
     std::size_t bytes = 0, front = 0, rear = 0;  ///< of its own, and of its fences
-    bool at_border = false;
+    BorderedMemory* lender = nullptr;            ///< null: the arena
+    [[nodiscard]] std::array<Fence, 2> fences() const;
   };
   [[nodiscard]] Piece take_at_border(std::size_t bytes);
   [[nodiscard]] Piece take_from_arena(std::size_t bytes);
@@ -57,7 +59,6 @@ class ScratchArena {
   std::vector<CudaMemory> older_;  ///< outgrown while pieces of it were in use
   std::vector<std::size_t> offsets_;
   BorderedMemory* borders_ = nullptr;  ///< set: pieces come from there
-  BorderedMemory* lender_ = nullptr;   ///< of those pieces
   Trials::Border border_ = Trials::Border::rear;
   std::uint64_t seed_ = 0;
   std::uint32_t draws_ = 0;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -36,3 +37,17 @@ namespace mage::test {
       GTEST_SKIP() << why;                                                      \
     }                                                                           \
   } while (false)
+
+namespace mage::test {
+
+/// For suites of one device, opened for each test.
+class GpuTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    MAGE_NEED_GPU();
+    device_ = make_cuda_device(0);
+  }
+  std::unique_ptr<Device> device_;
+};
+
+}  // namespace mage::test
